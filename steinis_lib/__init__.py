@@ -1,0 +1,53 @@
+"""SteinIS: Stein variational adaptive importance sampling (Han & Liu, UAI 2017).
+
+Shapes, everywhere: particles ``(*batch, n, d)``, log-densities ``(*batch, n)``. Equation numbers
+count the numbered equations of the paper's arXiv source (1704.05201).
+"""
+
+from steinis_lib.importance import ImportanceSample
+from steinis_lib.kernels import IMQ, RBF, Kernel, median_bandwidth, median_distance
+from steinis_lib.ksd import cross_ksd_squared, ksd_squared
+from steinis_lib.maps import StepMap
+from steinis_lib.path_integration import PathIntegration, PathState
+from steinis_lib.schedules import StepSize
+from steinis_lib.states import load_state, save_state
+from steinis_lib.steinis import SteinIS, SteinISInfo, SteinISState
+from steinis_lib.svgd import SVGD, SVGDState
+from steinis_lib.targets import (
+    Gaussian,
+    GaussianMixture,
+    LogProb,
+    Proposal,
+    Target,
+    random_mixture,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "IMQ",
+    "RBF",
+    "SVGD",
+    "Gaussian",
+    "GaussianMixture",
+    "ImportanceSample",
+    "Kernel",
+    "LogProb",
+    "PathIntegration",
+    "PathState",
+    "Proposal",
+    "SVGDState",
+    "SteinIS",
+    "SteinISInfo",
+    "SteinISState",
+    "StepMap",
+    "StepSize",
+    "Target",
+    "cross_ksd_squared",
+    "ksd_squared",
+    "load_state",
+    "median_bandwidth",
+    "median_distance",
+    "random_mixture",
+    "save_state",
+]

@@ -1,0 +1,184 @@
+"""Stein variational importance sampling, Algorithm 1 of the paper.
+
+Leaders build each map by SVGD; followers are pushed through it and carry log q_ℓ. Given the
+leaders, followers are independent draws from q_ℓ, so p̄/q_ℓ are ordinary importance weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from steinis_lib.checks import check_finite, check_log_density, check_particles
+from steinis_lib.importance import ImportanceSample
+from steinis_lib.kernels import RBF, Kernel
+from steinis_lib.maps import Determinant, build
+from steinis_lib.schedules import StepSize
+from steinis_lib.targets import Proposal, Target
+
+
+@dataclass(frozen=True)
+class SteinISState:
+    """Where a run stands; all that is needed to continue it.
+
+    Parameters
+    ----------
+    leaders
+        x_A, ``(*batch, |A|, d)``.
+    followers
+        x_B, ``(*batch, |B|, d)``.
+    log_q
+        log q_ℓ at each follower, ``(*batch, |B|)``.
+    transition
+        ℓ, an int64 scalar.
+    n_folds
+        How often a follower met a non-positive determinant so far, int64 ``(*batch,)``. If not
+        zero, some map was not one-to-one, and Ẑ is biased upwards.
+    """
+
+    leaders: Tensor
+    followers: Tensor
+    log_q: Tensor
+    transition: Tensor
+    n_folds: Tensor
+
+
+@dataclass(frozen=True)
+class SteinISInfo:
+    """What one transition did.
+
+    Parameters
+    ----------
+    step_size
+        ε.
+    log_abs_det
+        log|det(I + ε∇φ)| at each follower, ``(*batch, |B|)``.
+    n_folds
+        Followers with a non-positive determinant in this transition, ``(*batch,)``.
+    """
+
+    step_size: float
+    log_abs_det: Tensor
+    n_folds: Tensor
+
+
+@dataclass(frozen=True)
+class SteinIS:
+    """Algorithm 1: the settings of a run, and its `init`, `step` and `run`.
+
+    Parameters
+    ----------
+    target
+        p̄, through `log_prob` and `score`.
+    kernel
+        Default: RBF with the paper's bandwidth rule, fitted to the leaders at each transition.
+    step_size
+        The schedule ℓ → ε.
+    determinant
+        "exact" (default, keeps Ẑ unbiased), "first-order", or the paper's "switch" between them
+        at ε = 0.1; see `StepMap.with_log_det`.
+    """
+
+    target: Target
+    kernel: Kernel = field(default_factory=RBF)
+    step_size: Callable[[int], float] = field(default_factory=StepSize)
+    determinant: Determinant = "exact"
+
+    def init(
+        self,
+        q0: Proposal,
+        n_leaders: int,
+        n_followers: int,
+        generator: torch.Generator,
+        batch_shape: tuple[int, ...] = (),
+    ) -> SteinISState:
+        """Draw leaders and followers from q_0 and note log q_0 of the followers."""
+        if q0.dim != self.target.dim:
+            raise ValueError(f"q0 has d={q0.dim}, but the target has d={self.target.dim}")
+        leaders = q0.sample((*batch_shape, n_leaders), generator)
+        followers = q0.sample((*batch_shape, n_followers), generator)
+        return self.start(leaders, followers, q0.log_prob(followers))
+
+    def start(self, leaders: Tensor, followers: Tensor, log_q: Tensor) -> SteinISState:
+        """Start from given particles: any leaders, and followers whose log-density is known.
+
+        The weights are valid if followers are drawn from that density, independently of leaders.
+        """
+        check_particles(leaders, "leaders", self.target.dim, at_least=2)
+        check_particles(followers, "followers", self.target.dim)
+        if log_q.shape != followers.shape[:-1]:
+            raise ValueError(
+                f"log_q must be (*batch, n) = {tuple(followers.shape[:-1])}, "
+                f"got {tuple(log_q.shape)}"
+            )
+        check_log_density(log_q, "log q_0")
+        folds = torch.zeros(followers.shape[:-2], dtype=torch.int64, device=followers.device)
+        return SteinISState(leaders, followers, log_q, torch.tensor(0), folds)
+
+    def step(self, state: SteinISState) -> tuple[SteinISState, SteinISInfo]:
+        """One transition: build the map from leaders, push all through it, update log q."""
+        epsilon = self.step_size(int(state.transition))
+        step_map = build(self.target, state.leaders, self.kernel, epsilon)
+        leaders = step_map(state.leaders)
+        followers, log_abs_det, positive = step_map.with_log_det(state.followers, self.determinant)
+        check_finite(leaders, "a leader")
+        check_finite(followers, "a follower")
+        folds = (~positive).sum(-1)
+        new = SteinISState(
+            leaders=leaders,
+            followers=followers,
+            log_q=state.log_q - log_abs_det,
+            transition=state.transition + 1,
+            n_folds=state.n_folds + folds,
+        )
+        return new, SteinISInfo(epsilon, log_abs_det, folds)
+
+    def run(
+        self,
+        state: SteinISState,
+        n_transitions: int,
+        *,
+        ess_threshold: float | None = None,
+        check_every: int = 10,
+        on_step: Callable[[SteinISState, SteinISInfo], None] | None = None,
+    ) -> SteinISState:
+        """Take up to `n_transitions` further transitions.
+
+        Parameters
+        ----------
+        ess_threshold
+            Stop early once ESS/|B| has reached this fraction in every problem of the batch;
+            looked at before the first and after each `check_every` transitions. The rule looks
+            at the very weights that it stops for, so Ẑ of a stopped run is consistent, but no
+            longer exactly unbiased.
+        on_step
+            Called with each new state and info: for progress, or to record a curve.
+        """
+        if ess_threshold is not None and not 0 < ess_threshold <= 1:
+            raise ValueError(f"ess_threshold is a fraction in (0, 1], got {ess_threshold}")
+        if check_every < 1:
+            raise ValueError(f"check_every must be at least 1, got {check_every}")
+        for done in range(n_transitions):
+            if ess_threshold is not None and done % check_every == 0:
+                sample = self.importance_sample(state)
+                if bool((sample.ess >= ess_threshold * sample.n).all()):
+                    break
+            state, info = self.step(state)
+            if on_step is not None:
+                on_step(state, info)
+        return state
+
+    def importance_sample(self, state: SteinISState) -> ImportanceSample:
+        """Return the followers with log w = log p̄ - log q_ℓ (the weights of section 3).
+
+        Raises
+        ------
+        FloatingPointError
+            If a log-density is NaN or +inf, naming the follower.
+        """
+        log_p = self.target.log_prob(state.followers)
+        check_log_density(log_p, "the target's log_prob")
+        return ImportanceSample(state.followers, log_p - state.log_q)

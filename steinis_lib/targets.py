@@ -1,0 +1,270 @@
+"""Targets: unnormalised densities p̄ on R^d, with their scores s_p = ∇ log p̄.
+
+Every target takes particles ``(*batch, n, d)`` and returns log-densities ``(*batch, n)`` and
+scores ``(*batch, n, d)``. Parameters may carry leading batch axes of their own, so that a batch
+of independent trials can have a model each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+
+@runtime_checkable
+class Target(Protocol):
+    """What every algorithm needs of p̄: its dimension, log-density and score.
+
+    A target may also offer, where they are known exactly, ``log_z`` ``(*batch,)``, ``mean``
+    ``(*batch, d)``, and ``sample(shape, generator)`` with ``shape = (*batch, n)``.
+    """
+
+    @property
+    def dim(self) -> int:
+        """The dimension d."""
+        ...
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """Return log p̄(x) of shape ``(*batch, n)`` for particles ``(*batch, n, d)``."""
+        ...
+
+    def score(self, x: Tensor) -> Tensor:
+        """Return ∇ log p̄(x) of shape ``(*batch, n, d)`` for particles ``(*batch, n, d)``."""
+        ...
+
+
+@runtime_checkable
+class Proposal(Protocol):
+    """What an initial distribution q_0 needs: a normalised density and a sampler."""
+
+    @property
+    def dim(self) -> int:
+        """The dimension d."""
+        ...
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """Return log q_0(x), normalised, of shape ``(*batch, n)``."""
+        ...
+
+    def sample(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+        """Draw particles ``(*batch, n, d)`` for ``shape = (*batch, n)``."""
+        ...
+
+
+@dataclass(frozen=True)
+class LogProb:
+    """Any torch log-density as a target; the score comes from autograd.
+
+    Parameters
+    ----------
+    function
+        Maps ``(n, d)`` to ``(n,)``, one value a particle, differentiable by torch. Batch axes
+        are folded into n before it is called.
+    dim
+        The dimension d.
+    """
+
+    function: Callable[[Tensor], Tensor]
+    dim: int
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """Return log p̄(x) of shape ``(*batch, n)``."""
+        flat = x.reshape(-1, self.dim)
+        value = self.function(flat)
+        if not isinstance(value, Tensor) or value.shape != flat.shape[:1]:
+            got = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+            raise ValueError(
+                f"log_prob must map (n, d) to (n,): for {tuple(flat.shape)} it returned {got}; "
+                "sum over coordinates, not over particles"
+            )
+        return value.reshape(x.shape[:-1])
+
+    def score(self, x: Tensor) -> Tensor:
+        """Return ∇ log p̄(x) of shape ``(*batch, n, d)`` by reverse-mode differentiation."""
+        with torch.enable_grad():
+            x = x.detach().requires_grad_(True)
+            total = self.log_prob(x).sum()
+            if not total.requires_grad:
+                raise ValueError("log_prob does not depend on its input through torch operations")
+            (gradient,) = torch.autograd.grad(total, x)
+        return gradient
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """The normal distribution N(mean, L Lᵀ), normalised.
+
+    Parameters
+    ----------
+    mean
+        ``(*batch, d)``.
+    scale_tril
+        The Cholesky factor L of the covariance, ``(*batch, d, d)``, positive diagonal.
+    """
+
+    mean: Tensor
+    scale_tril: Tensor
+
+    def __post_init__(self) -> None:
+        d = self.mean.shape[-1]
+        if self.scale_tril.shape[-2:] != (d, d):
+            raise ValueError(f"scale_tril must end in ({d}, {d}), got {self.scale_tril.shape}")
+        if not bool((self.scale_tril.diagonal(dim1=-2, dim2=-1) > 0).all()):
+            raise ValueError("scale_tril must have a positive diagonal")
+
+    @classmethod
+    def isotropic(cls, mean: Tensor, scale: float = 1.0) -> Gaussian:
+        """Return N(mean, scale² I) for `mean` of shape ``(*batch, d)``."""
+        eye = torch.eye(mean.shape[-1], dtype=mean.dtype, device=mean.device)
+        return cls(mean, scale * eye)
+
+    @property
+    def dim(self) -> int:
+        """The dimension d."""
+        return self.mean.shape[-1]
+
+    @property
+    def log_z(self) -> Tensor:
+        """log Z = 0: the density is normalised."""
+        return self.mean.new_zeros(self.mean.shape[:-1])
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """Return log N(x) of shape ``(*batch, n)``."""
+        z = self._whiten(x)
+        log_det = self.scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1, keepdim=True)
+        return -0.5 * (z.square().sum(-1) + self.dim * math.log(2 * math.pi)) - log_det
+
+    def score(self, x: Tensor) -> Tensor:
+        """Return -Σ⁻¹(x - mean), of shape ``(*batch, n, d)``."""
+        return -torch.linalg.solve_triangular(
+            self.scale_tril, self._whiten(x), upper=False, left=False
+        )
+
+    def sample(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+        """Draw ``(*batch, n, d)`` independent particles for ``shape = (*batch, n)``."""
+        z = torch.randn(
+            *shape, self.dim, generator=generator, dtype=self.mean.dtype, device=self.mean.device
+        )
+        return self.mean.unsqueeze(-2) + z @ self.scale_tril.mT
+
+    def _whiten(self, x: Tensor) -> Tensor:
+        """Return L⁻¹(x - mean) for each particle (a row)."""
+        centred = x - self.mean.unsqueeze(-2)
+        return torch.linalg.solve_triangular(self.scale_tril.mT, centred, upper=True, left=False)
+
+
+@dataclass(frozen=True)
+class GaussianMixture:
+    """A mixture Σ_k π_k N(μ_k, diag σ_k²), normalised; everything is a matrix product.
+
+    Parameters
+    ----------
+    log_weights
+        log π_k, ``(*batch, K)``, normalised.
+    means
+        μ_k, ``(*batch, K, d)``.
+    scales
+        Standard deviations σ_k, ``(*batch, K, d)``, positive.
+    """
+
+    log_weights: Tensor
+    means: Tensor
+    scales: Tensor
+
+    def __post_init__(self) -> None:
+        if self.means.shape != self.scales.shape or self.log_weights.shape != self.means.shape[:-1]:
+            raise ValueError(
+                "expected log_weights (*batch, K) and means, scales (*batch, K, d); got "
+                f"{tuple(self.log_weights.shape)}, {tuple(self.means.shape)}, "
+                f"{tuple(self.scales.shape)}"
+            )
+        if not bool((self.scales > 0).all()):
+            raise ValueError("scales must be positive standard deviations")
+        total = self.log_weights.logsumexp(-1)
+        if not bool((total.abs() < 1e-4).all()):
+            raise ValueError("log_weights must be normalised: logsumexp over components must be 0")
+
+    @property
+    def dim(self) -> int:
+        """The dimension d."""
+        return self.means.shape[-1]
+
+    @property
+    def log_z(self) -> Tensor:
+        """log Z = 0: the density is normalised."""
+        return self.means.new_zeros(self.means.shape[:-2])
+
+    @property
+    def mean(self) -> Tensor:
+        """E[x], ``(*batch, d)``."""
+        return (self.log_weights.exp().unsqueeze(-1) * self.means).sum(-2)
+
+    @property
+    def second_moment(self) -> Tensor:
+        """E[x_j²] for each coordinate, ``(*batch, d)``."""
+        moments = self.means.square() + self.scales.square()
+        return (self.log_weights.exp().unsqueeze(-1) * moments).sum(-2)
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """Return log p(x) of shape ``(*batch, n)``."""
+        return self._log_components(x).logsumexp(-1)
+
+    def score(self, x: Tensor) -> Tensor:
+        """Return ∇ log p(x) of shape ``(*batch, n, d)``."""
+        responsibility = self._log_components(x).softmax(-1)
+        precision = self.scales.square().reciprocal()
+        return responsibility @ (self.means * precision) - x * (responsibility @ precision)
+
+    def sample(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+        """Draw ``(*batch, n, d)`` independent particles for ``shape = (*batch, n)``."""
+        like = self.means
+        u = torch.rand(*shape, 1, generator=generator, dtype=like.dtype, device=like.device)
+        cumulative = self.log_weights.exp().cumsum(-1).unsqueeze(-2)
+        k = (u > cumulative).sum(-1).clamp(max=self.means.shape[-2] - 1)
+        index = k.unsqueeze(-1).expand(*k.shape, self.dim)
+        means = self.means.expand(*k.shape[:-1], *self.means.shape[-2:]).gather(-2, index)
+        scales = self.scales.expand(*k.shape[:-1], *self.scales.shape[-2:]).gather(-2, index)
+        z = torch.randn(*shape, self.dim, generator=generator, dtype=like.dtype, device=like.device)
+        return means + scales * z
+
+    def _log_components(self, x: Tensor) -> Tensor:
+        """log π_k N(x; μ_k, σ_k²), ``(*batch, n, K)``, from two matrix products."""
+        centre = self.means.mean(-2, keepdim=True)  # keeps the expanded square accurate
+        x, means = x - centre, self.means - centre
+        precision = self.scales.square().reciprocal()
+        quadratic = (
+            x.square() @ precision.mT
+            - 2 * (x @ (means * precision).mT)
+            + (means.square() * precision).sum(-1).unsqueeze(-2)
+        )
+        constant = (
+            self.log_weights - self.scales.log().sum(-1) - 0.5 * self.dim * math.log(2 * math.pi)
+        )
+        return constant.unsqueeze(-2) - 0.5 * quadratic
+
+
+def random_mixture(
+    n_components: int,
+    dim: int,
+    generator: torch.Generator,
+    *,
+    batch_shape: tuple[int, ...] = (),
+    spread: float = 3.0,
+    scale: float = 1.0,
+    dtype: torch.dtype = torch.float64,
+) -> GaussianMixture:
+    """Draw mixtures with equal weights, means uniform on [-spread, spread]^d, σ = `scale`.
+
+    Independent mixtures are drawn along `batch_shape`. The paper says "10 randomly generated
+    mixture components" and no more: the distribution drawn from here is our choice.
+    """
+    shape = (*batch_shape, n_components, dim)
+    u = torch.rand(shape, generator=generator, dtype=dtype, device=generator.device)
+    means = spread * (2 * u - 1)
+    log_weights = torch.full_like(means[..., 0], -math.log(n_components))
+    return GaussianMixture(log_weights, means, torch.full_like(means, scale))
