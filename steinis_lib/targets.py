@@ -37,6 +37,10 @@ class Target(Protocol):
         """Return ∇ log p̄(x) of shape ``(*batch, n, d)`` for particles ``(*batch, n, d)``."""
         ...
 
+    def log_prob_and_score(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return both, for the price of the score where they share work."""
+        ...
+
 
 @runtime_checkable
 class Proposal(Protocol):
@@ -86,13 +90,17 @@ class LogProb:
 
     def score(self, x: Tensor) -> Tensor:
         """Return ∇ log p̄(x) of shape ``(*batch, n, d)`` by reverse-mode differentiation."""
+        return self.log_prob_and_score(x)[1]
+
+    def log_prob_and_score(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return log p̄(x) and its gradient from one forward and one backward pass."""
         with torch.enable_grad():
             x = x.detach().requires_grad_(True)
-            total = self.log_prob(x).sum()
-            if not total.requires_grad:
+            value = self.log_prob(x)
+            if not value.requires_grad:
                 raise ValueError("log_prob does not depend on its input through torch operations")
-            (gradient,) = torch.autograd.grad(total, x)
-        return gradient
+            (gradient,) = torch.autograd.grad(value.sum(), x)
+        return value.detach(), gradient
 
 
 @dataclass(frozen=True)
@@ -135,15 +143,16 @@ class Gaussian:
 
     def log_prob(self, x: Tensor) -> Tensor:
         """Return log N(x) of shape ``(*batch, n)``."""
-        z = self._whiten(x)
-        log_det = self.scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1, keepdim=True)
-        return -0.5 * (z.square().sum(-1) + self.dim * math.log(2 * math.pi)) - log_det
+        return self._log_prob(self._whiten(x))
 
     def score(self, x: Tensor) -> Tensor:
         """Return -Σ⁻¹(x - mean), of shape ``(*batch, n, d)``."""
-        return -torch.linalg.solve_triangular(
-            self.scale_tril, self._whiten(x), upper=False, left=False
-        )
+        return self._score(self._whiten(x))
+
+    def log_prob_and_score(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return log N(x) and its gradient."""
+        z = self._whiten(x)
+        return self._log_prob(z), self._score(z)
 
     def sample(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
         """Draw ``(*batch, n, d)`` independent particles for ``shape = (*batch, n)``."""
@@ -156,6 +165,13 @@ class Gaussian:
         """Return L⁻¹(x - mean) for each particle (a row)."""
         centred = x - self.mean.unsqueeze(-2)
         return torch.linalg.solve_triangular(self.scale_tril.mT, centred, upper=True, left=False)
+
+    def _log_prob(self, z: Tensor) -> Tensor:
+        log_det = self.scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1, keepdim=True)
+        return -0.5 * (z.square().sum(-1) + self.dim * math.log(2 * math.pi)) - log_det
+
+    def _score(self, z: Tensor) -> Tensor:
+        return -torch.linalg.solve_triangular(self.scale_tril, z, upper=False, left=False)
 
 
 @dataclass(frozen=True)
@@ -216,9 +232,12 @@ class GaussianMixture:
 
     def score(self, x: Tensor) -> Tensor:
         """Return ∇ log p(x) of shape ``(*batch, n, d)``."""
-        responsibility = self._log_components(x).softmax(-1)
-        precision = self.scales.square().reciprocal()
-        return responsibility @ (self.means * precision) - x * (responsibility @ precision)
+        return self._score(x, self._log_components(x))
+
+    def log_prob_and_score(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return log p(x) and its gradient."""
+        components = self._log_components(x)
+        return components.logsumexp(-1), self._score(x, components)
 
     def sample(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
         """Draw ``(*batch, n, d)`` independent particles for ``shape = (*batch, n)``."""
@@ -231,6 +250,11 @@ class GaussianMixture:
         scales = self.scales.expand(*k.shape[:-1], *self.scales.shape[-2:]).gather(-2, index)
         z = torch.randn(*shape, self.dim, generator=generator, dtype=like.dtype, device=like.device)
         return means + scales * z
+
+    def _score(self, x: Tensor, log_components: Tensor) -> Tensor:
+        responsibility = log_components.softmax(-1)
+        precision = self.scales.square().reciprocal()
+        return responsibility @ (self.means * precision) - x * (responsibility @ precision)
 
     def _log_components(self, x: Tensor) -> Tensor:
         """log π_k N(x; μ_k, σ_k²), ``(*batch, n, K)``, from two matrix products."""

@@ -56,6 +56,19 @@ def test_mixture_log_prob_is_accurate_far_from_the_origin(generator):
     torch.testing.assert_close(far.log_prob(x + shift), near.log_prob(x), atol=1e-8, rtol=1e-8)
 
 
+def test_joint_evaluation_agrees_with_the_two_alone(generator, skewed):
+    for target, d in (
+        (make_gaussian(generator, 2), 3),
+        (make_mixture(generator, 2), 2),
+        (skewed, 2),
+    ):
+        x = torch.randn(2, 5, d, generator=generator)
+        log_p, score = target.log_prob_and_score(x)
+        torch.testing.assert_close(log_p, target.log_prob(x))
+        torch.testing.assert_close(score, target.score(x))
+        assert not log_p.requires_grad
+
+
 @pytest.mark.parametrize("make", [make_gaussian, make_mixture])
 def test_samples_have_the_stated_moments(generator, make):
     target = make(generator, 2)
