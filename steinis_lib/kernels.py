@@ -49,9 +49,10 @@ class Kernel(Protocol):
 
 def squared_distances(x: Tensor, y: Tensor) -> Tensor:
     """Return ‖x_i - y_j‖², ``(*batch, n, m)``, never negative, by one matrix product."""
-    return (
-        x.square().sum(-1).unsqueeze(-1) + y.square().sum(-1).unsqueeze(-2) - 2 * (x @ y.mT)
-    ).clamp_min_(0.0)
+    xx, yy = x.square().sum(-1, keepdim=True), y.square().sum(-1, keepdim=True)
+    left = torch.cat([x, xx, torch.ones_like(xx)], -1)
+    right = torch.cat([-2 * y, torch.ones_like(yy), yy], -1)
+    return (left @ right.mT).clamp_min_(0.0)
 
 
 def median_distance(x: Tensor) -> Tensor:
@@ -66,6 +67,7 @@ def median_distance(x: Tensor) -> Tensor:
         raise ValueError(f"a median distance needs at least 2 particles, got {n}")
     x = x - x.mean(-2, keepdim=True)
     r = squared_distances(x, x)
+    r = torch.maximum(r, r.mT)  # round-off must not tell a pair from its mirror image
     r.diagonal(dim1=-2, dim2=-1).zero_()
     # Sorted, r is the n zeros of the diagonal and then each pair twice: select, do not sort.
     r, pairs = r.flatten(-2), n * (n - 1) // 2
@@ -110,7 +112,7 @@ class Radial:
             raise ValueError(f"multiplier must be positive, got {self.multiplier}")
 
     def profile(self, r: Tensor, h: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return f(r), f'(r), and the ratio f''(r)/f'(r), which may broadcast against r."""
+        """Return f(r) and the ratios f'/f and f''/f', which may broadcast against r."""
         raise NotImplementedError
 
     def fit(self, leaders: Tensor) -> Self:
@@ -128,54 +130,53 @@ class Radial:
     ) -> tuple[Tensor, Tensor | None]:
         """Return φ(y) and its Jacobian; see `Kernel.field`.
 
-        With f' at r_j = ‖x_j - y‖²,
+        With f, f' and f'' at r_j = ‖x_j - y‖²,
         φ(y) = (1/m) Σ_j [f s_j + 2 f' (x_j - y)] and
-        ∇φ(y) = -(2/m) Σ_j f' [(s_j + 2 (f''/f') (x_j - y)) (x_j - y)ᵀ + I].
+        ∇φ(y) = -(2/m) Σ_j [f' s_j (x_j - y)ᵀ + 2 f'' (x_j - y)(x_j - y)ᵀ + f' I],
+        multiplied out, so that sums over leaders are matrix products of weights (n, m) with
+        what depends on leaders alone.
         """
         m = leaders.shape[-2]
         centre = leaders.mean(-2, keepdim=True)  # φ is translation invariant; round-off is not
-        x, y = leaders - centre, y - centre
-        f, f1, ratio = self.profile(squared_distances(y, x), self._h(y))
-        weight = f1.sum(-1, keepdim=True)
-        phi = (f @ scores + 2 * (f1 @ x - weight * y)) / m
+        s, x, y = scores, leaders - centre, y - centre
+        f, ratio1, ratio2 = self.profile(squared_distances(y, x), self._h(y))
+        one = torch.ones_like(x[..., :1])
+        if ratio2.shape[-2:] == (1, 1):  # f' and f'' are multiples of f: one product does it all
+            f_s, f_x, f_1, f_o = _product(f, s, x, one, _outer(s + 2 * ratio2 * x, x, jacobian))
+            d_s, d_x, d_1, outer = (ratio1 * sums for sums in (f_s, f_x, f_1, f_o))
+            dd_x, dd_1 = ratio2 * d_x, ratio2 * d_1
+        else:
+            f1 = f * ratio1
+            (f_s,) = _product(f, s)
+            d_s, d_x, d_1, d_o = _product(f1, s, x, one, _outer(s, x, jacobian))
+            dd_x, dd_1, dd_o = _product(f1 * ratio2, x, one, _outer(x, x, jacobian))
+            outer = d_o + 2 * dd_o
+        phi = (f_s + 2 * (d_x - d_1 * y)) / m
         if jacobian == "none":
             return phi, None
-
-        # Σ_k v_k (a_k - c_k y)(x_k - y)ᵀ, as products of v with what depends on leaders alone.
-        if ratio.shape[-2:] == (1, 1):
-            v, a, c = f1, scores + 2 * ratio * x, (2 * ratio).expand_as(f1[..., :1, :])
-        else:
-            v, a = torch.cat([f1, f1 * ratio], -1), torch.cat([scores, 2 * x], -2)
-            c = torch.cat(
-                [torch.zeros_like(f1[..., :1, :]), 2 * torch.ones_like(f1[..., :1, :])], -1
-            )
-            x = torch.cat([x, x], -2)
-        c = c.mT
-        v_a, v_cx, v_c = (v @ torch.cat([a, c * x, c], -1)).split([a.shape[-1], x.shape[-1], 1], -1)
         if jacobian == "diagonal":
-            inner = v @ (a * x) - v_a * y - y * v_cx + v_c * y.square() + weight
-            return phi, -2 / m * inner
-        d = x.shape[-1]
-        outer = (a.unsqueeze(-1) * x.unsqueeze(-2)).flatten(-2)
-        inner = (v @ outer).unflatten(-1, (d, d))
-        inner -= v_a.unsqueeze(-1) * y.unsqueeze(-2)
-        inner -= y.unsqueeze(-1) * (v_cx - v_c * y).unsqueeze(-2)
-        inner.diagonal(dim1=-2, dim2=-1).add_(weight)
-        return phi, inner.mul_(-2 / m)
+            diagonal = outer - (d_s + 2 * dd_x) * y - 2 * y * (dd_x - dd_1 * y) + d_1
+            return phi, diagonal * (-2 / m)
+        full = outer.unflatten(-1, (x.shape[-1], x.shape[-1]))
+        full = full - (d_s + 2 * dd_x).unsqueeze(-1) * y.unsqueeze(-2)
+        full -= 2 * y.unsqueeze(-1) * (dd_x - dd_1 * y).unsqueeze(-2)
+        full.diagonal(dim1=-2, dim2=-1).add_(d_1)
+        return phi, full.mul_(-2 / m)
 
     def stein(self, x: Tensor, score_x: Tensor, y: Tensor, score_y: Tensor) -> Tensor:
         """Return κ_p(x_i, y_j) = f s·s' - 2f'(s - s')·(x - y) - 2d f' - 4 r f'', eq. 7."""
         centre = y.mean(-2, keepdim=True)
         x, y = x - centre, y - centre
         r = squared_distances(x, y)
-        f, f1, ratio = self.profile(r, self._h(x))
+        f, ratio1, ratio2 = self.profile(r, self._h(x))
         along = (
             (score_x * x).sum(-1).unsqueeze(-1)
             + (score_y * y).sum(-1).unsqueeze(-2)
             - score_x @ y.mT
             - x @ score_y.mT
         )
-        return f * (score_x @ score_y.mT) - f1 * (2 * along + 2 * x.shape[-1] + 4 * r * ratio)
+        pull = 2 * along + 2 * x.shape[-1] + 4 * r * ratio2
+        return f * (score_x @ score_y.mT - ratio1 * pull)
 
     def _h(self, like: Tensor) -> Tensor:
         if self.bandwidth is None:
@@ -184,14 +185,26 @@ class Radial:
         return h[..., None, None]
 
 
+def _outer(a: Tensor, b: Tensor, form: JacobianForm) -> Tensor:
+    """Rows a_j b_jᵀ flattened, ``(*batch, m, d²)``; only their diagonals, or nothing, as needed."""
+    if form == "none":
+        return a[..., :0]
+    return a * b if form == "diagonal" else (a.unsqueeze(-1) * b.unsqueeze(-2)).flatten(-2)
+
+
+def _product(weights: Tensor, *columns: Tensor) -> tuple[Tensor, ...]:
+    """``weights @ c`` for each c of `columns`, as one matrix product."""
+    sums = weights @ torch.cat(columns, -1)
+    return sums.split([c.shape[-1] for c in columns], -1)
+
+
 @dataclass(frozen=True)
 class RBF(Radial):
     """k(x, y) = exp(-‖x - y‖²/h), the paper's kernel (section 5)."""
 
     def profile(self, r: Tensor, h: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return f, f' = -f/h, and f''/f' = -1/h."""
-        f = torch.exp(-r / h)
-        return f, -f / h, -1 / h
+        """Return f, f'/f = -1/h, and f''/f' = -1/h."""
+        return (r * (-1 / h)).exp_(), -1 / h, -1 / h
 
 
 @dataclass(frozen=True)
@@ -199,6 +212,7 @@ class IMQ(Radial):
     """k(x, y) = (1 + ‖x - y‖²/h)^(-1/2), the inverse multiquadric (Gorham & Mackey 2017)."""
 
     def profile(self, r: Tensor, h: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return f, f' = -f³/(2h), and f''/f' = -3 f²/(2h)."""
+        """Return f, f'/f = -f²/(2h), and f''/f' = -3 f²/(2h)."""
         f = (1 + r / h).rsqrt()
-        return f, -0.5 / h * f**3, -1.5 / h * f.square()
+        ratio = f.square() * (-0.5 / h)
+        return f, ratio, 3 * ratio

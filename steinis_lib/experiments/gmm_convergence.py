@@ -31,7 +31,6 @@ class GMMConvergence(Parameters):
 
     QUICK: ClassVar[dict[str, Any]] = {
         "n_trials": 4,
-        "trials_per_chunk": 4,
         "leader_counts": (25, 100),
         "n_leaders": 100,
         "n_followers": 200,
@@ -44,7 +43,7 @@ class GMMConvergence(Parameters):
     }
 
     n_trials: int = Field(40, ge=2, le=10_000, description="independent mixtures and particles")
-    trials_per_chunk: int = Field(5, ge=1, description="trials computed and stored together")
+    trials_per_chunk: int = Field(1, ge=1, description="trials computed and stored together")
     n_components: int = Field(10, ge=1, le=1000, description="components of the mixture")
     spread: float = Field(3.0, ge=0, le=100, description="means are uniform on ±spread")
     component_scale: float = Field(1.0, gt=0, le=100, description="σ of each component")
