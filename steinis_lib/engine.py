@@ -122,15 +122,16 @@ def _key(experiment: Experiment, parameters: Parameters) -> str:
     return f"{experiment.name}/{parameters.digest()}-{code_digest()}"
 
 
-PRESENTATION = {"claims.py", "cli.py", "figures.py", "notebooks.py"}
-"""Modules that show results and cannot change them."""
+PRESENTATION = {"claims", "cli", "figures", "notebooks", "statistics", "summaries"}
+"""Modules that summarise and show results and cannot change them."""
 
 
 @cache
 def code_digest() -> str:
     """Return a fingerprint of the source that results depend on, and of PyTorch's version."""
     digest = hashlib.sha256(torch.__version__.encode())
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
-        if path.name not in PRESENTATION:
+    here = Path(__file__).parent
+    for path in sorted(here.rglob("*.py")):
+        if path.relative_to(here).parts[0].removesuffix(".py") not in PRESENTATION:
             digest.update(path.read_bytes())
     return digest.hexdigest()[:12]

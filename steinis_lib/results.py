@@ -29,7 +29,7 @@ RESULTS = ROOT / "data" / "results"
 def replacing(path: Path) -> Iterator[Path]:
     """Give a scratch path beside `path`; on success it replaces `path`, on failure it is gone."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = path.with_name(f".{path.name}.{os.getpid()}.part")
+    scratch = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
     try:
         yield scratch
         os.replace(scratch, path)

@@ -1,0 +1,103 @@
+"""Build the book: run the notebooks where needed, write the claims tables, call Jupyter Book.
+
+Run it through ``make book``. The exit status is non-zero when a notebook cell fails or when
+Jupyter Book gives any warning.
+"""
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from steinis_lib.claims import markdown_table
+from steinis_lib.notebooks import NOTEBOOKS, run_notebook
+
+BOOK = Path(__file__).resolve().parent
+ROOT = BOOK.parent
+SECTIONS = BOOK / "sections"
+GENERATED = BOOK / "_generated"
+
+
+def newest(paths: list[Path]) -> float:
+    """The latest time at which any of the existing paths was changed."""
+    return max((path.stat().st_mtime for path in paths if path.exists()), default=0.0)
+
+
+def inputs_of(notebook: Path) -> list[Path]:
+    """All files that the executed notebook depends on, and the folders of results."""
+    results = ROOT / "data" / "results"
+    return [
+        notebook,
+        *(ROOT / "steinis_lib").rglob("*.py"),
+        ROOT / "data" / "claims.yaml",
+        results,
+        *results.rglob("*"),
+    ]
+
+
+def is_fresh(output: Path, note: Path, inputs: list[Path], profile: str) -> bool:
+    """Whether an executed notebook can be used again: same profile, no newer input."""
+    if not (output.is_file() and note.is_file()):
+        return False
+    same_profile = json.loads(note.read_text(encoding="utf-8")) == {"profile": profile}
+    return same_profile and output.stat().st_mtime > newest(inputs)
+
+
+def run_notebooks(profile: str) -> None:
+    """Execute every registered notebook that is not fresh into ``book/sections``."""
+    SECTIONS.mkdir(exist_ok=True)
+    expected = set()
+    for name, notebook in NOTEBOOKS.items():
+        output = SECTIONS / f"{notebook.stem}.ipynb"
+        note = SECTIONS / f"{notebook.stem}.json"  # how the output was made
+        expected |= {output, note}
+        if is_fresh(output, note, inputs_of(notebook), profile):
+            print(f"{name}: up to date", flush=True)
+            continue
+        print(f"{name}: running at the {profile} profile", flush=True)
+        note.unlink(missing_ok=True)
+        run_notebook(name, output, profile=profile)
+        note.write_text(json.dumps({"profile": profile}), encoding="utf-8")
+    for left_over in set(SECTIONS.iterdir()) - expected:
+        if left_over.is_file():
+            left_over.unlink()
+
+
+def write_fragments() -> None:
+    """Write the tables of claims that the pages include."""
+    GENERATED.mkdir(exist_ok=True)
+    for file_name, brief in (("claims_table.md", False), ("claims_brief.md", True)):
+        (GENERATED / file_name).write_text(markdown_table(brief=brief), encoding="utf-8")
+
+
+def build_html() -> int:
+    """Build all pages anew and return the exit status of Jupyter Book.
+
+    A full build takes seconds, and an incremental one would not repeat the warnings of
+    pages that it does not read again.
+    """
+    shutil.rmtree(BOOK / "_build", ignore_errors=True)
+    program = Path(sys.executable).with_name("jupyter-book")
+    options = ["--all", "--warningiserror", "--keep-going", "--nitpick", "--quiet"]
+    return subprocess.run([program, "build", BOOK, *options], cwd=ROOT, check=False).returncode
+
+
+def main() -> int:
+    """Parse the command line, build, and say where the book is."""
+    parser = argparse.ArgumentParser(description="Build the book.")
+    parser.add_argument("--profile", choices=["paper", "quick"], default="paper")
+    arguments = parser.parse_args()
+    run_notebooks(arguments.profile)
+    write_fragments()
+    status = build_html()
+    if status:
+        print("The book was not built cleanly: see the messages above.", file=sys.stderr)
+        return status
+    print(f"The book is at {BOOK / '_build' / 'html' / 'index.html'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Numbers that notebooks show and claims are judged by, computed from stored results."""

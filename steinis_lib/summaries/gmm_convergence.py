@@ -1,0 +1,120 @@
+"""Summaries of the convergence curves: decay, monotonicity, and dKL/dt against KSD²."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import xarray as xr
+
+from steinis_lib.statistics import Array, Estimate, median, share
+
+RISE = 1e-3
+"""A curve rises where it exceeds its smallest value so far by this fraction."""
+
+
+def steady_decades(curve: Array, time: Array) -> Array:
+    """Return over how many decades each curve falls exponentially, ``(trials,)``.
+
+    From its peak on, until the local decay rate -d log₁₀(curve)/dt is less than half of the
+    largest seen so far; an exponential never gets there, and scores all the decades it covers.
+    """
+    decades = np.empty(len(curve))
+    for i, values in enumerate(curve):
+        start = int(values[:-1].argmax())
+        log, t = np.log10(np.maximum(values[start:], 1e-300)), time[start:]
+        rate = -np.diff(log) / np.diff(t)
+        slow = np.flatnonzero(rate < 0.5 * np.maximum.accumulate(rate))
+        decades[i] = log[0] - log[slow[0] if len(slow) else -1]
+    return decades
+
+
+def first_decade(curve: Array, time: Array) -> tuple[Array, Array, Array]:
+    """Fit log(curve) = a - λt from its peak until it has fallen tenfold, or to the end.
+
+    Returns
+    -------
+    rate, r_squared, reached
+        λ per unit time, the fit's R², and whether the tenfold fall was reached; ``(trials,)``.
+    """
+    rate, r_squared = np.empty(len(curve)), np.empty(len(curve))
+    reached = np.empty(len(curve), dtype=bool)
+    for i, values in enumerate(curve):
+        start = int(values[:-1].argmax())
+        below = np.flatnonzero(values[start:] < values[start] / 10)
+        reached[i] = len(below) > 0
+        stop = start + max(int(below[0]) + 1, 3) if reached[i] else len(values)
+        t, log = time[start:stop], np.log(np.maximum(values[start:stop], 1e-300))
+        slope, intercept = np.polyfit(t, log, 1)
+        residual = log - (slope * t + intercept)
+        rate[i] = -slope
+        r_squared[i] = 1 - residual.var() / max(log.var(), 1e-300)
+    return rate, r_squared, reached
+
+
+def rises(curve: Array) -> Array:
+    """Return whether each curve ever rises above its smallest value so far, ``(trials,)``."""
+    lowest = np.minimum.accumulate(curve, axis=1)
+    return np.asarray((curve > lowest * (1 + RISE)).any(axis=1))
+
+
+def rate_mismatch(group: xr.Dataset, discrepancy: str) -> Array:
+    """Return ∫|dKL/dt + D| dt / ∫D dt for each trial; zero if dKL/dt = -D, ``(trials,)``."""
+    gap = abs(group.kl_rate + group[discrepancy]).integrate("time")
+    return (gap / abs(group[discrepancy]).integrate("time")).values
+
+
+def _decades(tree: xr.DataTree, method: str, variable: str) -> Estimate:
+    group = tree[method].to_dataset()
+    return median(steady_decades(group[variable].values, group.time.values))
+
+
+def kl_exponential_steinis(tree: xr.DataTree) -> Estimate:
+    """Decades over which the followers' exact KL decays at a steady rate."""
+    return _decades(tree, "steinis", "kl")
+
+
+def kl_exponential_svgd(tree: xr.DataTree) -> Estimate:
+    """The same for the density that SVGD's maps push q_0 to."""
+    return _decades(tree, "svgd", "kl")
+
+
+def ksd_exponential_steinis(tree: xr.DataTree) -> Estimate:
+    """Decades over which the followers' exact KSD² decays at a steady rate."""
+    return _decades(tree, "steinis", "ksd2")
+
+
+def ksd_exponential_svgd(tree: xr.DataTree) -> Estimate:
+    """The same for KSD² of SVGD's own particles (V-statistic)."""
+    return _decades(tree, "svgd", "ksd2_leaders")
+
+
+def kl_rate_is_ksd(tree: xr.DataTree) -> Estimate:
+    """Relative mismatch between dKL/dt and -KSD² in the mean field."""
+    return median(rate_mismatch(tree["mean-field"].to_dataset(), "ksd2"))
+
+
+def kl_rate_is_ksd_followers(tree: xr.DataTree) -> Estimate:
+    """Relative mismatch between dKL/dt and -KSD² for SteinIS's followers."""
+    return median(rate_mismatch(tree["steinis"].to_dataset(), "ksd2"))
+
+
+def kl_monotone_mean_field(tree: xr.DataTree) -> Estimate:
+    """Share of trials whose mean-field KL rises somewhere."""
+    return share(rises(tree["mean-field"].kl.values))
+
+
+def kl_monotone_followers(tree: xr.DataTree) -> Estimate:
+    """Share of trials in which the followers' KL rises somewhere, over the |A| that were run."""
+    found = [rises(group.kl.values) for _, group in by_leader_count(tree)]
+    return share(np.concatenate(found))
+
+
+def by_leader_count(tree: xr.DataTree) -> list[tuple[int, xr.Dataset]]:
+    """Return (|A|, curves) for all conditions that differ in |A| alone, smallest first."""
+    n_leaders = json.loads(tree.attrs["parameters"])["n_leaders"]
+    found = {n_leaders: tree["steinis"].to_dataset()}
+    for name, node in tree.children.items():
+        if name.startswith("leaders-"):
+            found[int(name.removeprefix("leaders-"))] = node.to_dataset()
+    return sorted(found.items())
