@@ -4,11 +4,16 @@ Shapes, everywhere: particles ``(*batch, n, d)``, log-densities ``(*batch, n)``.
 count the numbered equations of the paper's arXiv source (1704.05201).
 """
 
+from steinis_lib.ais import AIS, AISState
+from steinis_lib.annealing import GeometricPath, linear, sigmoidal
+from steinis_lib.hais import HAIS, HAISState
 from steinis_lib.importance import ImportanceSample
 from steinis_lib.kernels import IMQ, RBF, Kernel, median_bandwidth, median_distance
 from steinis_lib.ksd import cross_ksd_squared, ksd_squared
 from steinis_lib.maps import StepMap
 from steinis_lib.path_integration import PathIntegration, PathState
+from steinis_lib.pilots import annealing_pilot, steinis_pilot
+from steinis_lib.plain import direct_sampling, importance_sampling
 from steinis_lib.schedules import StepSize
 from steinis_lib.states import load_state, save_state
 from steinis_lib.steinis import SteinIS, SteinISInfo, SteinISState
@@ -21,15 +26,21 @@ from steinis_lib.targets import (
     Target,
     random_mixture,
 )
+from steinis_lib.tuning import Trial, tune
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AIS",
+    "HAIS",
     "IMQ",
     "RBF",
     "SVGD",
+    "AISState",
     "Gaussian",
     "GaussianMixture",
+    "GeometricPath",
+    "HAISState",
     "ImportanceSample",
     "Kernel",
     "LogProb",
@@ -43,11 +54,19 @@ __all__ = [
     "StepMap",
     "StepSize",
     "Target",
+    "Trial",
+    "annealing_pilot",
     "cross_ksd_squared",
+    "direct_sampling",
+    "importance_sampling",
     "ksd_squared",
+    "linear",
     "load_state",
     "median_bandwidth",
     "median_distance",
     "random_mixture",
     "save_state",
+    "sigmoidal",
+    "steinis_pilot",
+    "tune",
 ]
