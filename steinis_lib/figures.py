@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -105,19 +106,32 @@ def show(figure: Figure, alt: str) -> _Picture:
 def band(
     axes: Axes, x: Any, centre: Any, low: Any, high: Any, label: str, colour: str, **line: Any
 ) -> None:
-    """Draw a curve with its band and write its label at its right end, in its colour."""
-    colour = COLOURS[colour]
-    axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
-    axes.plot(x, centre, color=colour, **line)
-    axes.annotate(
-        label,
-        (x[-1], centre[-1]),
-        xytext=(5, 0),
-        textcoords="offset points",
-        color=colour,
-        va="center",
-        annotation_clip=False,
-    )
+    """Draw a curve with its band; `label_ends` then writes the label at the curve's end."""
+    axes.fill_between(x, low, high, color=COLOURS[colour], alpha=0.2, linewidth=0)
+    axes.plot(x, centre, color=COLOURS[colour], label=label, **line)
+
+
+def label_ends(axes: Axes, gap: float = 0.075) -> None:
+    """Write each labelled curve's label at its right end, in its colour, none on another.
+
+    `gap` is the least distance between two labels, as a fraction of the axes' height.
+    """
+    to_axes = axes.transData + axes.transAxes.inverted()
+    lines = [line for line in axes.get_lines() if not str(line.get_label()).startswith("_")]
+    ends = [to_axes.transform(np.asarray(line.get_xydata())[-1]) for line in lines]
+    height = float("-inf")
+    for i in sorted(range(len(lines)), key=lambda i: float(ends[i][1])):
+        height = max(float(ends[i][1]), height + gap)
+        axes.annotate(
+            str(lines[i].get_label()),
+            (float(ends[i][0]), height),
+            xycoords="axes fraction",
+            xytext=(5, 0),
+            textcoords="offset points",
+            color=lines[i].get_color(),
+            va="center",
+            annotation_clip=False,
+        )
 
 
 def animate(draw: Callable[[Figure, int], None], n_frames: int, alt: str) -> _Picture:
