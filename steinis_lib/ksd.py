@@ -43,17 +43,22 @@ def ksd_squared(
     scores = target.score(particles)
     check_finite(scores, "the target's score")
     kappa = kernel.fit(particles).stein(particles, scores, particles, scores)
-    n = particles.shape[-2]
-    if statistic == "u":
-        if weights is not None:
-            raise ValueError("weights go with the V-statistic only: pass statistic='v'")
-        diagonal = kappa.diagonal(dim1=-2, dim2=-1).sum(-1)
-        return (kappa.sum((-2, -1)) - diagonal) / (n * (n - 1))
-    if statistic != "v":
+    if statistic not in ("v", "u"):
         raise ValueError(f"statistic must be 'v' or 'u', got {statistic!r}")
     if weights is None:
-        return kappa.mean((-2, -1))
+        v, u = v_and_u(kappa)
+        return v if statistic == "v" else u
+    if statistic == "u":
+        raise ValueError("weights go with the V-statistic only: pass statistic='v'")
     return (weights.unsqueeze(-2) @ kappa @ weights.unsqueeze(-1))[..., 0, 0]
+
+
+def v_and_u(kappa: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the V- and the U-statistic, ``(*batch,)``, of κ_p over all pairs ``(*batch, n, n)``."""
+    n = kappa.shape[-1]
+    total = kappa.sum((-2, -1))
+    diagonal = kappa.diagonal(dim1=-2, dim2=-1).sum(-1)
+    return total / n**2, (total - diagonal) / (n * (n - 1))
 
 
 def cross_ksd_squared(

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from steinis_lib.checks import check_finite, check_log_density, check_particles
 from steinis_lib.kernels import RBF, Kernel
-from steinis_lib.ksd import Statistic, ksd_squared
+from steinis_lib.ksd import v_and_u
 from steinis_lib.loops import iterate
 from steinis_lib.maps import build
 from steinis_lib.schedules import StepSize
@@ -31,7 +31,11 @@ class PathState:
     particles
         ``(*batch, n, d)``.
     kl
-        K̂ = Σ ε KSD², in nats, ``(*batch,)``.
+        K̂ = Σ ε KSD², in nats, ``(*batch,)``, by the paper's V-statistic (eq. 19), whose positive
+        floor adds up over transitions.
+    kl_u
+        The same by the U-statistic, which has no such floor; but SVGD's particles are not
+        independent, so that it is not unbiased either.
     log_ratio
         Mean of log(q_0/p̄) over the initial particles, ``(*batch,)``.
     transition
@@ -40,6 +44,7 @@ class PathState:
 
     particles: Tensor
     kl: Tensor
+    kl_u: Tensor
     log_ratio: Tensor
     transition: Tensor
 
@@ -48,30 +53,28 @@ class PathState:
         """log Ẑ = K̂ - E_{q0}[log(q_0/p̄)], ``(*batch,)``; biased while KSD² has not vanished."""
         return self.kl - self.log_ratio
 
+    @property
+    def log_z_u(self) -> Tensor:
+        """The same from the U-statistic's integral."""
+        return self.kl_u - self.log_ratio
+
 
 @dataclass(frozen=True)
 class PathInfo:
-    """What one transition did: ε, and KSD² before the move, ``(*batch,)``."""
+    """What one transition did: ε, and KSD² before the move by both statistics, ``(*batch,)``."""
 
     step_size: float
     ksd_squared: Tensor
+    ksd_squared_u: Tensor
 
 
 @dataclass(frozen=True)
 class PathIntegration:
-    """Algorithm 2.
-
-    Parameters
-    ----------
-    statistic
-        "v" is the paper's estimate of KSD² (eq. 19), whose positive floor adds up over
-        transitions; "u" has no such floor, though SVGD's particles are not independent.
-    """
+    """Algorithm 2: the settings of a run, and its `init`, `step` and `run`."""
 
     target: Target
     kernel: Kernel = field(default_factory=RBF)
     step_size: Callable[[int], float] = field(default_factory=StepSize)
-    statistic: Statistic = "v"
 
     def init(
         self,
@@ -86,17 +89,25 @@ class PathIntegration:
         log_p = self.target.log_prob(particles)
         check_log_density(log_p, "the target's log_prob")
         log_ratio = (q0.log_prob(particles) - log_p).mean(-1)
-        return PathState(particles, torch.zeros_like(log_ratio), log_ratio, torch.tensor(0))
+        zero = torch.zeros_like(log_ratio)
+        return PathState(particles, zero, zero.clone(), log_ratio, torch.tensor(0))
 
     def step(self, state: PathState) -> tuple[PathState, PathInfo]:
         """Add ε KSD² at the particles, then move them as SVGD does."""
         epsilon = self.step_size(int(state.transition))
         step_map = build(self.target, state.particles, self.kernel, epsilon)
-        ksd2 = ksd_squared(self.target, state.particles, step_map.kernel, statistic=self.statistic)
-        particles = step_map(state.particles)
+        x, scores = step_map.leaders, step_map.scores
+        v, u = v_and_u(step_map.kernel.stein(x, scores, x, scores))
+        particles = step_map(x)
         check_finite(particles, "a particle")
-        new = PathState(particles, state.kl + epsilon * ksd2, state.log_ratio, state.transition + 1)
-        return new, PathInfo(epsilon, ksd2)
+        new = PathState(
+            particles,
+            state.kl + epsilon * v,
+            state.kl_u + epsilon * u,
+            state.log_ratio,
+            state.transition + 1,
+        )
+        return new, PathInfo(epsilon, v, u)
 
     def run(
         self,
