@@ -112,7 +112,10 @@ class Radial:
             raise ValueError(f"multiplier must be positive, got {self.multiplier}")
 
     def profile(self, r: Tensor, h: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return f(r) and the ratios f'/f and f''/f', which may broadcast against r."""
+        """Return f(r) and the ratios f'/f and f''/f', which may broadcast against r.
+
+        It owns r, and may overwrite it.
+        """
         raise NotImplementedError
 
     def fit(self, leaders: Tensor) -> Self:
@@ -168,7 +171,7 @@ class Radial:
         centre = y.mean(-2, keepdim=True)
         x, y = x - centre, y - centre
         r = squared_distances(x, y)
-        f, ratio1, ratio2 = self.profile(r, self._h(x))
+        f, ratio1, ratio2 = self.profile(r.clone(), self._h(x))
         along = (
             (score_x * x).sum(-1).unsqueeze(-1)
             + (score_y * y).sum(-1).unsqueeze(-2)
@@ -204,7 +207,7 @@ class RBF(Radial):
 
     def profile(self, r: Tensor, h: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return f, f'/f = -1/h, and f''/f' = -1/h."""
-        return (r * (-1 / h)).exp_(), -1 / h, -1 / h
+        return r.mul_(-1 / h).exp_(), -1 / h, -1 / h
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ def ksd_squared(
 
 
 def v_and_u(kappa: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the V- and the U-statistic, ``(*batch,)``, of κ_p over all pairs ``(*batch, n, n)``."""
+    """Return V- and U-statistic, ``(*batch,)``, of κ_p over all pairs ``(*batch, n, n)``."""
     n = kappa.shape[-1]
     total = kappa.sum((-2, -1))
     diagonal = kappa.diagonal(dim1=-2, dim2=-1).sum(-1)

@@ -232,12 +232,15 @@ class GaussianMixture:
 
     def score(self, x: Tensor) -> Tensor:
         """Return ∇ log p(x) of shape ``(*batch, n, d)``."""
-        return self._score(x, self._log_components(x))
+        return self._score(x, self._log_components(x).softmax(-1))
 
     def log_prob_and_score(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return log p(x) and its gradient."""
         components = self._log_components(x)
-        return components.logsumexp(-1), self._score(x, components)
+        largest = components.amax(-1, keepdim=True)
+        terms = (components - largest).exp()  # one exponential serves both
+        total = terms.sum(-1, keepdim=True)
+        return (largest + total.log()).squeeze(-1), self._score(x, terms / total)
 
     def sample(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
         """Draw ``(*batch, n, d)`` independent particles for ``shape = (*batch, n)``."""
@@ -251,8 +254,7 @@ class GaussianMixture:
         z = torch.randn(*shape, self.dim, generator=generator, dtype=like.dtype, device=like.device)
         return means + scales * z
 
-    def _score(self, x: Tensor, log_components: Tensor) -> Tensor:
-        responsibility = log_components.softmax(-1)
+    def _score(self, x: Tensor, responsibility: Tensor) -> Tensor:
         precision = self.scales.square().reciprocal()
         return responsibility @ (self.means * precision) - x * (responsibility @ precision)
 
