@@ -46,10 +46,13 @@ def is_fresh(output: Path, note: Path, inputs: list[Path], profile: str) -> bool
 
 
 def run_notebooks(profile: str) -> None:
-    """Execute every registered notebook that is not fresh into ``book/sections``."""
+    """Execute every notebook of the table of contents that is not fresh into ``book/sections``."""
     SECTIONS.mkdir(exist_ok=True)
+    contents = (BOOK / "_toc.yml").read_text(encoding="utf-8")
     expected = set()
     for name, notebook in NOTEBOOKS.items():
+        if f"sections/{notebook.stem}" not in contents:
+            continue
         output = SECTIONS / f"{notebook.stem}.ipynb"
         note = SECTIONS / f"{notebook.stem}.json"  # how the output was made
         expected |= {output, note}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,12 +18,12 @@ from typing import Literal
 
 import xarray as xr
 import yaml
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from steinis_lib import results
 from steinis_lib.experiments import EXPERIMENTS, stored
 from steinis_lib.statistics import Estimate
-from steinis_lib.summaries import algorithm_checks, gmm_convergence
+from steinis_lib.summaries import algorithm_checks, gmm_convergence, gmm_estimation
 
 LEDGER = results.ROOT / "data" / "claims.yaml"
 VERDICTS = results.ROOT / "data" / "verdicts.json"
@@ -41,6 +42,10 @@ STATISTICS: dict[str, Callable[[xr.DataTree], Estimate]] = {
     "determinant-order": algorithm_checks.determinant_order,
     "continuing-is-free": algorithm_checks.continuing_is_free,
     "ess-stopping": algorithm_checks.stopping_coverage,
+    "mse-rate": gmm_estimation.mse_rate,
+    "steinis-near-direct": gmm_estimation.steinis_near_direct,
+    "svgd-near-steinis": gmm_estimation.svgd_near_steinis,
+    "path-integration-worse": gmm_estimation.path_integration_worse,
 }
 """Claim id → the statistic that tests it, from the result of the claim's experiment."""
 
@@ -80,7 +85,7 @@ class Claim(BaseModel):
     def judge(self, estimate: Estimate) -> Verdict:
         """Return the verdict that an estimate's interval leads to."""
         assert self.reproduced is not None and self.partly is not None
-        if math.isnan(estimate.value + estimate.low + estimate.high):
+        if any(map(math.isnan, (estimate.value, estimate.low, estimate.high))):
             raise ValueError(f"{self.id}: the statistic is NaN; the stored result is damaged")
         if self.reproduced[0] <= estimate.low and estimate.high <= self.reproduced[1]:
             return "reproduced"
@@ -120,7 +125,7 @@ class Finding:
         }
 
 
-def ledger(path: Path = LEDGER) -> list[Claim]:
+def ledger(path: Path | None = None) -> list[Claim]:
     """Read and check the ledger.
 
     Raises
@@ -128,7 +133,14 @@ def ledger(path: Path = LEDGER) -> list[Claim]:
     ValueError
         If an entry is malformed, or an id occurs twice.
     """
-    claims = [Claim.model_validate(entry) for entry in yaml.safe_load(path.read_text("utf-8"))]
+    path = path or LEDGER
+    claims = []
+    for number, entry in enumerate(yaml.safe_load(path.read_text("utf-8")), start=1):
+        try:
+            claims.append(Claim.model_validate(entry))
+        except ValidationError as error:
+            name = entry.get("id") if isinstance(entry, dict) else None
+            raise ValueError(f"{path}, claim {name or number}: {error}") from error
     ids = [claim.id for claim in claims]
     if twice := {i for i in ids if ids.count(i) > 1}:
         raise ValueError(f"{path}: ids occur twice: {sorted(twice)}")
@@ -152,18 +164,19 @@ def evaluate(claims: list[Claim]) -> list[Finding]:
     return findings
 
 
-def publish(findings: list[Finding], path: Path = VERDICTS) -> None:
+def publish(findings: list[Finding], path: Path | None = None) -> None:
     """Write the verdicts to be published."""
     table = {
         f.claim.id: {"verdict": f.verdict, **(asdict(f.estimate) if f.estimate else {})}
         for f in findings
     }
-    with results.replacing(path) as scratch:
+    with results.replacing(path or VERDICTS) as scratch:
         scratch.write_text(json.dumps(table, indent=1) + "\n", "utf-8")
 
 
-def discrepancies(findings: list[Finding], path: Path = VERDICTS) -> list[str]:
+def discrepancies(findings: list[Finding], path: Path | None = None) -> list[str]:
     """Return, a line each, where published verdicts no longer follow from the data."""
+    path = path or VERDICTS
     table = json.loads(path.read_text("utf-8")) if path.exists() else {}
     lines = []
     for f in findings:
@@ -190,24 +203,43 @@ def markdown_table(brief: bool = False) -> str:
     if brief:
         rows = ["| What the paper says | Verdict |", "|---|---|"]
         rows += [
-            f"| {f.claim.paper} | {_chip(f.verdict)} {{ref}}`figure <{f.claim.figure}>` |"
+            f"| {_text(f.claim.paper)} | {_chip(f)} |"
             for f in findings
             if f.verdict != "not yet run"
         ]
         waiting = sum(f.verdict == "not yet run" for f in findings)
         return "\n".join(rows) + f"\n\n{waiting} further claims of the paper are not yet run.\n"
     rows = [
-        "| Claim | Where | Paper | What is measured | Ours, 95 % interval | Verdict |",
-        "|---|---|---|---|---|---|",
+        "| Claim | Paper | Ours, 95 % interval | Verdict | What is measured |",
+        "|---|---|---|---|---|",
     ]
     for f in findings:
-        link = f" {{ref}}`figure <{f.claim.figure}>`" if f.claim.figure else ""
-        rows.append(
-            f"| {f.claim.paper} | {f.claim.where} | {f.claim.paper_value} | {f.claim.measure} "
-            f"| {f.ours} | {_chip(f.verdict)}{link} |"
-        )
+        c = f.claim
+        cells = [f"{_text(c.paper)} ({_text(c.where)})", _text(c.paper_value), _text(f.ours)]
+        measure = _text(c.measure) + "."
+        if c.reproduced is not None and c.partly is not None:
+            measure += (
+                f" Reproduced if within {_range(c.reproduced)}, not reproduced if outside "
+                f"{_range(c.partly)}."
+            )
+        rows.append(f"| {' | '.join(cells)} | {_chip(f)} | {measure} |")
     return "\n".join(rows) + "\n"
 
 
-def _chip(verdict: Verdict) -> str:
-    return f'<span class="verdict verdict-{verdict.replace(" ", "-")}">{verdict}</span>'
+def _text(text: str) -> str:
+    """Escape what Markdown would read as more than text, the table's own bars first of all."""
+    return re.sub(r"([\\`*_$|<\[\]~^{}])", r"\\\1", text)
+
+
+def _range(bounds: tuple[float, float]) -> str:
+    low, high = (f"{bound:g}".replace("inf", "∞") for bound in bounds)
+    return f"{low} to {high}"
+
+
+def _chip(finding: Finding) -> str:
+    """The verdict as a chip, linked to the figure that shows it."""
+    verdict = finding.verdict
+    chip = f'<span class="verdict verdict-{verdict.replace(" ", "-")}">{verdict}</span>'
+    figure = finding.claim.figure
+    linked = figure is not None and verdict != "not yet run"
+    return chip + (f" {{ref}}`figure <{figure}>`" if linked else "")

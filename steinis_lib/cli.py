@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import secrets
 import tempfile
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,14 +18,16 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
 from rich.table import Table
 
-from steinis_lib import engine, results
-from steinis_lib.engine import Task
+from steinis_lib import cluster, engine, results
+from steinis_lib.cluster import SchedulerError
+from steinis_lib.engine import ChunkError, Task
 from steinis_lib.parameters import ParameterError, Parameters
 
 app = typer.Typer(
@@ -72,6 +76,13 @@ def run(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="where the executed notebook goes")
     ] = None,
+    workers: Annotated[
+        int, typer.Option(min=1, help="processes on this machine that chunks run in")
+    ] = 1,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(help="run chunks on this Dask scheduler's workers, such as tcp://host:8786"),
+    ] = None,
 ) -> None:
     """Run an experiment and its notebook with validated parameters."""
     from papermill import PapermillExecutionError
@@ -84,13 +95,21 @@ def run(
     try:
         given = _parse(parameter or [])
         validated = EXPERIMENTS[name].parameters.of_profile(profile, given)
-    except ParameterError as error:
+        if scheduler is not None:
+            cluster.check_address(scheduler)
+    except (ParameterError, SchedulerError) as error:
         raise _fail(str(error), 2) from error
+    if scheduler is not None and workers > 1:
+        raise _fail("give --workers or --scheduler, not both", 2)
     output = output or results.ROOT / "outputs" / f"{name}-{profile}.ipynb"
+    if output.suffix != ".ipynb" or output.is_dir():
+        raise _fail(f"--output {output}: expected the path of a notebook, ending in .ipynb", 2)
     with tempfile.TemporaryDirectory() as scratch:
         chunks = engine.CHUNKS if profile == "paper" else Path(scratch)
         if profile == "quick" or stored(name, validated) is None:
-            _compute(name, validated, chunks)  # the notebook then finds every chunk done
+            _compute(
+                name, validated, chunks, workers, scheduler
+            )  # the notebook then finds every chunk done
         os.environ[CHUNKS_VARIABLE] = str(chunks)
         try:
             with out.status("running the notebook"):
@@ -111,14 +130,26 @@ def verify(
     update: Annotated[
         bool, typer.Option("--update", help="publish the verdicts that the data lead to")
     ] = False,
+    again: Annotated[
+        bool, typer.Option("--recompute/--no-recompute", help="compute random chunks again")
+    ] = True,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="processes to recompute with [default: all cores]")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="of the choice of chunks")] = None,
 ) -> None:
-    """Evaluate every claim of the paper from the stored results.
+    """Evaluate every claim of the paper from the stored results, and check these.
 
-    Exits with 1 if a published verdict no longer follows from the data.
+    Verdicts are computed from the stored results at the paper's sizes. Then one chunk of each
+    method, chosen at random, is computed again and compared with what is stored. Exits with 1 if
+    a published verdict no longer follows from the data, or the data differ.
     """
     from steinis_lib import claims
 
-    findings = claims.evaluate(claims.ledger())
+    try:
+        findings = claims.evaluate(claims.ledger())
+    except ValueError as error:
+        raise _fail(str(error), 1) from error
     if update:
         claims.publish(findings)
     if as_json:
@@ -138,6 +169,43 @@ def verify(
     wrong = claims.discrepancies(findings)
     if wrong:
         raise _fail("published verdicts do not follow from the data:\n" + "\n".join(wrong), 1)
+    if again:
+        seed = secrets.randbelow(10**6) if seed is None else seed
+        if differing := _recompute(workers or os.cpu_count() or 1, seed):
+            raise _fail("stored results differ:\n" + "\n".join(differing), 1)
+
+
+def _recompute(workers: int, seed: int) -> list[str]:
+    """Compute one chunk of each method of each stored result again; return what differs."""
+    from steinis_lib import verification
+    from steinis_lib.experiments import EXPERIMENTS, stored
+
+    differing = []
+    for name, experiment in EXPERIMENTS.items():
+        parameters = experiment.parameters.of_profile("paper")
+        if (kept := stored(name, parameters)) is None:
+            continue
+        chosen = verification.pick(experiment, parameters, seed)
+        with _bar() as bar:
+            row = bar.add_task(f"{name}, again (seed {seed})", total=len(chosen))
+
+            def advance(_: Task, bar: Progress = bar, row: TaskID = row) -> None:
+                bar.advance(row)
+
+            differing += verification.recompute(
+                experiment, parameters, kept, chosen, workers=workers,
+                progress=advance,
+            )  # fmt: skip
+    return differing
+
+
+def _bar() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("chunks"),
+        TimeElapsedColumn(), TextColumn("elapsed,"), TimeRemainingColumn(), TextColumn("remaining"),
+        console=err,
+        speed_estimate_period=math.inf,  # a chunk may take longer than the default, 30 seconds
+    )  # fmt: skip
 
 
 def _parse(pairs: list[str]) -> dict[str, Any]:
@@ -158,20 +226,37 @@ def _parse(pairs: list[str]) -> dict[str, Any]:
     return given
 
 
-def _compute(name: str, parameters: Parameters, chunks: Path) -> None:
+def _compute(
+    name: str, parameters: Parameters, chunks: Path, workers: int, scheduler: str | None
+) -> None:
+    """Compute all chunks with a progress bar; what goes wrong ends the command with a message."""
     from steinis_lib.experiments import EXPERIMENTS
 
-    with Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("chunks"),
-        TimeElapsedColumn(), TextColumn("elapsed,"), TimeRemainingColumn(), TextColumn("remaining"),
-        console=err,
-    ) as bar:  # fmt: skip
+    with _bar() as bar:
         row = bar.add_task(name)
 
         def progress(done: int, total: int, task: Task | None) -> None:
-            bar.update(row, completed=done, total=total)
+            if task is None:  # chunks kept from earlier say nothing of the speed
+                bar.reset(row, completed=done, total=total)
+            else:
+                bar.update(row, completed=done)
 
-        engine.compute(EXPERIMENTS[name], parameters, chunks=chunks, progress=progress)
+        try:
+            engine.compute(
+                EXPERIMENTS[name],
+                parameters,
+                chunks=chunks,
+                progress=progress,
+                workers=workers,
+                scheduler=scheduler,
+            )
+        except (ChunkError, SchedulerError, KeyboardInterrupt) as error:
+            message = str(error) or "interrupted"
+            if chunks == engine.CHUNKS:
+                done, total = bar.tasks[row].completed, bar.tasks[row].total
+                message += f"\n{done:.0f} of {total:.0f} chunks are kept; the same command goes on"
+            code = 2 if isinstance(error, SchedulerError) else 130
+            raise _fail(message, 1 if isinstance(error, ChunkError) else code) from error
 
 
 if __name__ == "__main__":

@@ -1,16 +1,19 @@
 """The experiment engine: an experiment is a list of tasks, each a chunk of independent trials.
 
 A task's random streams depend only on (seed, experiment, label, chunk), so that any chunk can be
-computed again alone, anywhere. Each finished chunk is written atomically and found again by the
-next run with the same parameters and the same code; a killed run loses the chunk in flight.
+computed again alone, anywhere. Chunks run in this process, or on workers (`cluster`). This process
+writes each finished chunk atomically, and the next run with the same parameters and the same code
+finds it; a killed run loses the chunks in flight.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,10 +21,13 @@ from pathlib import Path
 import torch
 import xarray as xr
 
-from steinis_lib import results
+import steinis_lib
+from steinis_lib import cluster, results
+from steinis_lib.cluster import Failure
 from steinis_lib.parameters import Parameters
 
 CHUNKS = results.ROOT / "data" / "chunks"
+LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,8 @@ class Task:
 @dataclass(frozen=True)
 class Experiment:
     """What the engine needs to know of an experiment.
+
+    For other processes an experiment is pickled: its functions are defined in a module.
 
     Parameters
     ----------
@@ -54,8 +62,13 @@ class Experiment:
     run_task: Callable[..., xr.Dataset]
 
 
+class ChunkError(RuntimeError):
+    """Chunks failed, each named with its parameters and error; or a kept one is another's."""
+
+
 Progress = Callable[[int, int, Task | None], None]
-"""Called with chunks done, chunks in all, and the chunk just finished (None at the start)."""
+"""Called with chunks done, chunks in all, and the chunk just finished. None at the start, when
+only the chunks kept from earlier are done."""
 
 
 def stream(seed: int, experiment: str, label: str, chunk: int) -> torch.Generator:
@@ -71,6 +84,8 @@ def compute(
     *,
     chunks: Path | None = None,
     progress: Progress | None = None,
+    workers: int = 1,
+    scheduler: str | None = None,
 ) -> xr.DataTree:
     """Run what is missing and return one group per method, trials in order.
 
@@ -80,19 +95,54 @@ def compute(
         Where finished chunks are kept, to be taken up by the same call later. None: nowhere.
     progress
         Told of each finished chunk.
+    workers
+        Processes on this machine; 1 is this process.
+    scheduler
+        Address of a Dask scheduler whose workers are to be used instead.
+
+    Raises
+    ------
+    ChunkError
+        At the end, if chunks failed twice; all others are done, and kept in `chunks`. At once, if
+        a file in `chunks` holds something else than its name says.
+    steinis_lib.cluster.SchedulerError
+        If the scheduler cannot be reached, or its workers have another version of the code.
+    ValueError
+        If `workers` is less than 1, or both `workers` and `scheduler` are given.
     """
+    if workers < 1 or (workers > 1 and scheduler is not None):
+        raise ValueError("workers is at least 1, and goes without scheduler")
+    if scheduler is not None:
+        cluster.check_address(scheduler)
     started = time.time()
     folder = None if chunks is None else chunks / _key(experiment, parameters)
     tasks = experiment.tasks(parameters)
-    parts: dict[str, list[xr.Dataset]] = {}
+    found: dict[Task, xr.Dataset] = {}
+    for task in tasks:
+        if folder is not None and (kept := _load(experiment, parameters, task, folder)) is not None:
+            found[task] = kept
     if progress:
-        progress(0, len(tasks), None)
-    for done, task in enumerate(tasks, start=1):
-        parts.setdefault(task.method, []).append(_one(experiment, parameters, task, folder))
-        if progress:
-            progress(done, len(tasks), task)
+        progress(len(found), len(tasks), None)
+    missing = [task for task in tasks if task not in found]
+    failed: dict[Task, Failure] = {}
+    outcomes = cluster.outcomes(experiment, parameters, missing, versions(), workers, scheduler)
+    with closing(outcomes):
+        for task, outcome in outcomes:
+            if isinstance(outcome, Failure):
+                failed[task] = outcome
+                continue
+            if folder is not None:
+                _save(outcome, experiment, parameters, task, folder)
+            found[task] = outcome
+            if progress:
+                progress(len(found), len(tasks), task)
+    if failed:
+        raise ChunkError(_describe(experiment, parameters, failed, len(found)))
+    parts: dict[str, list[xr.Dataset]] = {}
+    for task in tasks:
+        parts.setdefault(task.method, []).append(found[task])
     tree = xr.DataTree.from_dict(
-        {method: xr.concat(found, "trial") for method, found in parts.items()}
+        {method: xr.concat(datasets, "trial") for method, datasets in parts.items()}
     )
     tree.attrs["experiment"] = experiment.name
     tree.attrs["parameters"] = parameters.model_dump_json()
@@ -100,20 +150,51 @@ def compute(
     return tree
 
 
-def _one(
-    experiment: Experiment, parameters: Parameters, task: Task, folder: Path | None
-) -> xr.Dataset:
-    path = None if folder is None else folder / f"{task.method}-{task.chunk:04d}.nc"
-    if path is not None and path.exists():
-        return results.load(path).to_dataset()
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # chunks are small, and summation order must not depend on cores
+def _describe(
+    experiment: Experiment, parameters: Parameters, failed: dict[Task, Failure], done: int
+) -> str:
+    """The message of a `ChunkError`: one paragraph per chunk."""
+    head = f"{len(failed)} of {len(failed) + done} chunks failed, the others are done."
+    return "\n\n".join([head] + [
+        f"{experiment.name}, {task.method}, chunk {task.chunk} failed twice, last on "
+        f"{failure.worker}\nwith parameters {parameters.model_dump_json()}\n{failure.report}"
+        for task, failure in failed.items()
+    ])  # fmt: skip
+
+
+def _path(task: Task, folder: Path) -> Path:
+    return folder / f"{task.method}-{task.chunk:04d}.nc"
+
+
+def _identity(experiment: Experiment, parameters: Parameters, task: Task) -> str:
+    return json.dumps({
+        "experiment": experiment.name, "method": task.method, "chunk": task.chunk,
+        "parameters": parameters.digest(), "code": code_digest(),
+    })  # fmt: skip
+
+
+def _save(
+    dataset: xr.Dataset, experiment: Experiment, parameters: Parameters, task: Task, folder: Path
+) -> None:
+    labelled = dataset.assign_attrs(identity=_identity(experiment, parameters, task))
+    results.save(xr.DataTree(labelled), _path(task, folder))
+
+
+def _load(
+    experiment: Experiment, parameters: Parameters, task: Task, folder: Path
+) -> xr.Dataset | None:
+    """A chunk kept from earlier; None if there is none, or it is damaged."""
+    path = _path(task, folder)
     try:
-        dataset = experiment.run_task(parameters, task)
-    finally:
-        torch.set_num_threads(threads)
-    if path is not None:
-        results.save(xr.DataTree(dataset), path)
+        dataset = results.load(path).to_dataset().drop_encoding()
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        LOG.warning("%s is damaged and is computed again: %s", path, error.__cause__)
+        return None
+    identity = _identity(experiment, parameters, task)
+    if (found := dataset.attrs.pop("identity", None)) != identity:
+        raise ChunkError(f"{path} holds {found} instead of {identity}; delete it and run again")
     return dataset
 
 
@@ -122,7 +203,7 @@ def _key(experiment: Experiment, parameters: Parameters) -> str:
     return f"{experiment.name}/{parameters.digest()}-{code_digest()}"
 
 
-PRESENTATION = {"claims", "cli", "figures", "notebooks", "statistics", "summaries"}
+PRESENTATION = {"claims", "cli", "figures", "notebooks", "statistics", "summaries", "verification"}
 """Modules that summarise and show results and cannot change them."""
 
 
@@ -135,3 +216,12 @@ def code_digest() -> str:
         if path.relative_to(here).parts[0].removesuffix(".py") not in PRESENTATION:
             digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
+
+
+def versions() -> str:
+    """Return all that decides whether two processes compute the same."""
+    code = f"{steinis_lib.__version__} with code {code_digest()}"
+    return f"steinis_lib {code}, torch {torch.__version__}"
+
+
+code_digest()  # now, before the files can change under a process that runs for long

@@ -8,6 +8,7 @@ dashes and direct labels as well.
 from __future__ import annotations
 
 import base64
+import hashlib
 import html
 import io
 import re
@@ -63,7 +64,7 @@ def use_style() -> None:
 
 def svg(figure: Figure, alt: str) -> str:
     """Return a figure as inline SVG in the page's text colour, with a description for all."""
-    salt = re.sub(r"[^a-z0-9]+", "-", alt.lower())[:60]
+    salt = "f" + hashlib.sha256(alt.encode()).hexdigest()[:12]
     buffer = io.StringIO()
     with mpl.rc_context({"svg.hashsalt": salt, "svg.fonttype": "path"}):
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})

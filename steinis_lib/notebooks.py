@@ -12,6 +12,7 @@ from steinis_lib.parameters import Parameters
 
 NOTEBOOKS: dict[str, Path] = {
     "gmm-convergence": results.ROOT / "notebooks" / "01_gmm_convergence.ipynb",
+    "gmm-estimation": results.ROOT / "notebooks" / "02_gmm_estimation.ipynb",
 }
 """Experiment → the notebook that tells it; the notebook's parameters are the experiment's."""
 

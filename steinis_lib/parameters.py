@@ -39,9 +39,16 @@ class Parameters(BaseModel):
         if profile not in ("quick", "paper"):
             raise ParameterError(f"profile: expected 'quick' or 'paper', got {profile!r}")
         overrides = dict(overrides or {})
+        if "profile" in overrides:
+            raise ParameterError("profile: give it as the profile, not among the parameters")
         problems = [_unknown(name, cls) for name in overrides if name not in cls.model_fields]
         known = {name: value for name, value in overrides.items() if name in cls.model_fields}
         base = cls.QUICK if profile == "quick" else {}
+        problems += [
+            f"{name}: expected a number, got {value!r}{_describe(name, cls)}"
+            for name, value in known.items()
+            if isinstance(value, bool) and cls.model_fields[name].annotation is not bool
+        ]
         try:
             result = cls.model_validate(base | known | {"profile": profile})
         except ValidationError as error:

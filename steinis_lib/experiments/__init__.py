@@ -36,7 +36,7 @@ def stored(name: str, parameters: Parameters) -> xr.DataTree | None:
     if not path.exists():
         return None
     tree = results.load(path)
-    return tree if tree.attrs["parameters"] == parameters.model_dump_json() else None
+    return tree if tree.attrs.get("parameters") == parameters.model_dump_json() else None
 
 
 def obtain(

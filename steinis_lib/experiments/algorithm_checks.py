@@ -1,4 +1,4 @@
-"""Properties of Algorithm 1 that the paper states in passing, measured on 2-D mixtures.
+"""Properties of Algorithm 1 that the paper states in passing, measured on mixtures.
 
 Unbiased Ẑ; the first-order determinant's error against ε; going on from 1000 to 2000
 transitions; stopping on the effective sample size.
@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar
 
 import torch
 import xarray as xr
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from steinis_lib.engine import Experiment, Task, stream
 from steinis_lib.kernels import RBF
@@ -28,13 +28,14 @@ class AlgorithmChecks(Parameters):
 
     QUICK: ClassVar[dict[str, Any]] = {
         "n_trials": 200,
-        "trials_per_chunk": 200,
+        "n_stopping_trials": 40,
+        "trials_per_chunk": 40,
         "n_long_trials": 2,
         "n_long_transitions": 40,
     }
 
     n_trials: int = Field(2000, ge=10, description="independent mixtures and particles")
-    trials_per_chunk: int = Field(200, ge=1, description="trials computed and stored together")
+    trials_per_chunk: int = Field(50, ge=1, description="trials computed and stored together")
     n_components: int = Field(10, ge=1, description="components of the mixture")
     spread: float = Field(3.0, ge=0, description="means are uniform on ±spread")
     n_leaders: int = Field(50, ge=2, description="|A|")
@@ -46,35 +47,57 @@ class AlgorithmChecks(Parameters):
     epsilons: tuple[Annotated[float, Field(gt=0, le=0.5)], ...] = Field(
         (0.005, 0.01, 0.02, 0.04, 0.08),
         min_length=3,
-        description="step sizes of the determinant check",
+        description="step sizes of the determinant check, rising",
     )
     ess_threshold: float = Field(0.8, gt=0, le=1, description="stop at this ESS/|B|")
     max_transitions: int = Field(300, ge=1, description="stop at the latest then")
+    n_stopping_trials: int = Field(1000, ge=10, description="trials of the stopping check")
+    determinant_dim: int = Field(
+        5, ge=3, le=100, description="d of the determinant check; at d = 2 the order is exact"
+    )
     n_long_trials: int = Field(10, ge=1, description="trials of the continuation check")
     n_long_transitions: int = Field(1000, ge=1, description="transitions before continuing")
+
+    @model_validator(mode="after")
+    def _epsilons_rise(self) -> AlgorithmChecks:
+        if list(self.epsilons) != sorted(set(self.epsilons)):
+            raise ValueError(f"epsilons: must rise strictly, got {self.epsilons}")
+        return self
 
 
 def tasks(p: AlgorithmChecks) -> list[Task]:
     """Return the chunks of each check; continuation needs few trials, but long ones."""
-    n_chunks = -(-p.n_trials // p.trials_per_chunk)
-    many = ("unbiased-exact", "unbiased-first-order", "determinant", "stopping")
-    return [Task(m, c) for m in many for c in range(n_chunks)] + [Task("continuing", 0)]
+    return [
+        Task(method, chunk)
+        for method, n in trial_counts(p).items()
+        for chunk in range(-(-n // p.trials_per_chunk))
+    ]
+
+
+def trial_counts(p: AlgorithmChecks) -> dict[str, int]:
+    """Return the trials of each check."""
+    return {
+        "unbiased-exact": p.n_trials,
+        "unbiased-first-order": p.n_trials,
+        "determinant": p.n_trials,
+        "stopping": p.n_stopping_trials,
+        "continuing": p.n_long_trials,
+    }
 
 
 def run_task(p: AlgorithmChecks, task: Task) -> xr.Dataset:
     """Run one chunk of one check."""
     first = task.chunk * p.trials_per_chunk
-    trials = min(p.trials_per_chunk, p.n_trials - first)
-    if task.method == "continuing":
-        first, trials = 0, p.n_long_trials
+    trials = min(p.trials_per_chunk, trial_counts(p)[task.method] - first)
+    dim = p.determinant_dim if task.method == "determinant" else 2
     target = random_mixture(
         p.n_components,
-        2,
+        dim,
         stream(p.seed, NAME, "mixtures", task.chunk),
         batch_shape=(trials,),
         spread=p.spread,
     )
-    q0 = Gaussian.isotropic(torch.zeros(2, dtype=torch.float64), p.q0_scale)
+    q0 = Gaussian.isotropic(torch.zeros(dim, dtype=torch.float64), p.q0_scale)
     generator = stream(p.seed, NAME, "particles", task.chunk)
     determinant: Determinant = "first-order" if "first-order" in task.method else "exact"
     sampler = SteinIS(target, RBF(multiplier=p.multiplier), StepSize(p.step_size), determinant)

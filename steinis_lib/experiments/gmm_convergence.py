@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar
 
 import torch
 import xarray as xr
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from steinis_lib.engine import Experiment, Task, stream
@@ -31,7 +31,7 @@ class GMMConvergence(Parameters):
 
     QUICK: ClassVar[dict[str, Any]] = {
         "n_trials": 4,
-        "leader_counts": (25, 100),
+        "leader_counts": (25, 50),
         "n_leaders": 100,
         "n_followers": 200,
         "n_svgd": 150,
@@ -67,6 +67,21 @@ class GMMConvergence(Parameters):
     end_time: float = Field(60.0, gt=0, le=1000, description="t at the end, t = ε ℓ")
     n_times: int = Field(61, ge=3, le=1000, description="times at which curves are recorded")
     n_grid: int = Field(801, ge=101, le=10_001, description="points of the quadrature under q0")
+
+    @model_validator(mode="after")
+    def _times_fit_the_steps(self) -> GMMConvergence:
+        steps = self.end_time / self.step_size
+        if abs(steps - round(steps)) > 1e-6:
+            raise ValueError(
+                "end_time: must be a multiple of step_size, "
+                f"got {self.end_time} and {self.step_size}"
+            )
+        if self.n_times > round(steps) + 1:
+            raise ValueError(
+                f"n_times: at most {round(steps) + 1} for end_time / step_size = {steps:g} steps, "
+                f"got {self.n_times}"
+            )
+        return self
 
 
 def tasks(p: GMMConvergence) -> list[Task]:

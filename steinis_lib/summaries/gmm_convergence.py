@@ -9,8 +9,9 @@ import xarray as xr
 
 from steinis_lib.statistics import Array, Estimate, median, share
 
-RISE = 1e-3
-"""A curve rises where it exceeds its smallest value so far by this fraction."""
+RISE = 1e-2
+"""A curve rises where it exceeds its smallest value so far by this fraction; the quadrature behind
+the curves is good to 0.2 % for 25 leaders, and far better for more."""
 
 
 def steady_decades(curve: Array, time: Array) -> Array:
@@ -54,8 +55,10 @@ def first_decade(curve: Array, time: Array) -> tuple[Array, Array, Array]:
 
 def rises(curve: Array) -> Array:
     """Return whether each curve ever rises above its smallest value so far, ``(trials,)``."""
+    if not np.isfinite(curve).all():
+        raise ValueError("a curve holds NaN or infinity; the stored result is damaged")
     lowest = np.minimum.accumulate(curve, axis=1)
-    return np.asarray((curve > lowest * (1 + RISE)).any(axis=1))
+    return np.asarray((curve > lowest + RISE * np.abs(lowest)).any(axis=1))
 
 
 def rate_mismatch(group: xr.Dataset, discrepancy: str) -> Array:

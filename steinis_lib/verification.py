@@ -1,0 +1,88 @@
+"""Checking stored results: compute randomly chosen chunks again and compare the numbers."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import numpy as np
+import xarray as xr
+
+from steinis_lib import cluster, engine
+from steinis_lib.engine import Experiment, Task
+from steinis_lib.parameters import Parameters
+
+RELATIVE, ABSOLUTE = 1e-6, 1e-9
+"""Numbers agree within these. On the machine that made them they agree to the last bit; another
+processor may round differently, and a recursion of hundreds of transitions passes that on."""
+
+
+def pick(experiment: Experiment, parameters: Parameters, seed: int) -> list[Task]:
+    """Choose one chunk of each method at random."""
+    by_method: dict[str, list[Task]] = {}
+    for task in experiment.tasks(parameters):
+        by_method.setdefault(task.method, []).append(task)
+    rng = random.Random(seed)
+    return [rng.choice(chunks) for chunks in by_method.values()]
+
+
+def recompute(
+    experiment: Experiment,
+    parameters: Parameters,
+    stored: xr.DataTree,
+    tasks: list[Task],
+    *,
+    workers: int = 1,
+    progress: Callable[[Task], None] | None = None,
+) -> list[str]:
+    """Compute tasks again and return, a line each, where the stored result differs.
+
+    Parameters
+    ----------
+    stored
+        The result of `experiment` with `parameters`.
+    workers
+        Processes on this machine; 1 is this process.
+    """
+    lines = []
+    outcomes = cluster.outcomes(
+        experiment, parameters, tasks, engine.versions(), workers, scheduler=None
+    )
+    for task, outcome in outcomes:
+        where = f"{experiment.name}, {task.method}, chunk {task.chunk}"
+        if isinstance(outcome, cluster.Failure):
+            lines.append(f"{where}: cannot be computed again:\n{outcome.report}")
+        elif task.method not in stored.children:
+            lines.append(f"{where}: the stored result has no such method")
+        else:
+            kept = stored[task.method].to_dataset()
+            lines += [f"{where}: {line}" for line in differences(kept, outcome)]
+        if progress:
+            progress(task)
+    return lines
+
+
+def differences(stored: xr.Dataset, fresh: xr.Dataset) -> list[str]:
+    """Return, a line each, where a freshly computed chunk and the stored result differ."""
+    missing = sorted(set(fresh.trial.values.tolist()) - set(stored.trial.values.tolist()))
+    if missing:
+        return [f"trials {missing} are not stored"]
+    same_trials = stored.sel(trial=fresh.trial)
+    lines = []
+    for name in sorted({*map(str, fresh.data_vars), *map(str, stored.data_vars)}):
+        if name not in stored or name not in fresh:
+            lines.append(f"{name} is only in the {'fresh' if name in fresh else 'stored'} result")
+            continue
+        old, new = same_trials[name].transpose(*fresh[name].dims).values, fresh[name].values
+        if old.shape != new.shape:
+            lines.append(f"{name} has shape {old.shape} in the stored result, {new.shape} afresh")
+            continue
+        wrong = ~np.isclose(new, old, rtol=RELATIVE, atol=ABSOLUTE, equal_nan=True)
+        if wrong.any():
+            first = tuple(int(i) for i in np.argwhere(wrong)[0])
+            lines.append(
+                f"{name} differs in {int(wrong.sum())} of {wrong.size} numbers, first at "
+                f"{dict(zip(fresh[name].dims, first, strict=True))}: "
+                f"stored {old[first]!s}, afresh {new[first]!s}"
+            )
+    return lines

@@ -1,0 +1,89 @@
+import numpy as np
+import pytest
+import torch
+import xarray as xr
+
+from steinis_lib import engine, verification
+from steinis_lib.engine import Experiment, Task
+from steinis_lib.parameters import Parameters
+
+
+def tasks(p):
+    return [Task(m, c) for m in ("a", "b") for c in range(3)]
+
+
+def run_task(p, task):
+    g = engine.stream(p.seed, "toy", task.method, task.chunk)
+    trials = range(2 * task.chunk, 2 * task.chunk + 2)
+    return xr.Dataset(
+        {"value": (("trial", "size"), torch.rand(2, 3, generator=g).numpy())},
+        coords={"trial": trials, "size": [1, 2, 3]},
+    )
+
+
+TOY = Experiment("toy", Parameters, tasks, run_task)
+
+
+@pytest.fixture
+def stored():
+    return engine.compute(TOY, Parameters())
+
+
+def check(stored, seed=0):
+    return verification.recompute(
+        TOY, Parameters(), stored, verification.pick(TOY, Parameters(), seed)
+    )
+
+
+def changed(stored, method, trial, factor):
+    values = stored[method].to_dataset()
+    values["value"] = values.value * xr.where(values.trial == trial, factor, 1.0)
+    return xr.DataTree.from_dict(
+        {m: values if m == method else stored[m].to_dataset() for m in ("a", "b")}
+    )
+
+
+def test_picks_one_chunk_of_each_method_at_random():
+    picked = [verification.pick(TOY, Parameters(), seed) for seed in range(30)]
+    assert all([t.method for t in chosen] == ["a", "b"] for chosen in picked)
+    assert {chosen[0].chunk for chosen in picked} == {0, 1, 2}
+
+
+def test_an_untouched_result_agrees(stored):
+    assert check(stored) == []
+
+
+@pytest.mark.parametrize("factor", [1 + 1e-4, np.nan])
+def test_a_changed_number_is_found_and_named(stored, factor):
+    bad = changed(stored, "b", trial=3, factor=factor)
+    seed = next(s for s in range(99) if verification.pick(TOY, Parameters(), s)[1].chunk == 1)
+    (line,) = check(bad, seed)
+    assert line.startswith("toy, b, chunk 1: value differs in 3 of 6 numbers, first at")
+    assert "'trial': 1" in line
+    other = next(s for s in range(99) if verification.pick(TOY, Parameters(), s)[1].chunk == 0)
+    assert check(bad, other) == []
+
+
+def test_rounding_of_another_processor_is_allowed(stored):
+    assert check(changed(stored, "a", trial=1, factor=1 + 1e-9)) == []
+
+
+def test_what_is_missing_is_named(stored):
+    no_method = xr.DataTree.from_dict({"a": stored["a"].to_dataset()})
+    assert any("b, chunk" in line and "no such method" in line for line in check(no_method))
+    fewer = stored["a"].to_dataset().isel(trial=slice(0, 0))
+    lines = verification.differences(fewer, run_task(Parameters(), Task("a", 0)))
+    assert lines == ["trials [0, 1] are not stored"]
+    renamed = stored["a"].to_dataset().rename(value="other")
+    lines = verification.differences(renamed, run_task(Parameters(), Task("a", 0)))
+    assert lines == ["other is only in the stored result", "value is only in the fresh result"]
+
+
+def test_a_chunk_that_cannot_be_computed_is_a_failure(stored):
+    def broken(p, task):
+        raise RuntimeError("no such luck")
+
+    toy = Experiment("toy", Parameters, tasks, broken)
+    lines = verification.recompute(toy, Parameters(), stored, [Task("a", 0)])
+    assert "cannot be computed again" in lines[0]
+    assert "no such luck" in lines[0]
