@@ -23,7 +23,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.table import Table
+from rich.table import Column, Table
 
 from steinis_lib import cluster, engine, results
 from steinis_lib.cluster import SchedulerError
@@ -155,7 +155,7 @@ def verify(
     if as_json:
         typer.echo(json.dumps([f.record() for f in findings], indent=1, ensure_ascii=False))
     else:
-        table = Table("claim", "paper", "ours, 95 % interval", "verdict")
+        table = Table(Column("claim", overflow="fold"), "paper", "ours, 95 % interval", "verdict")
         colours = {"reproduced": "green", "partly": "yellow", "not reproduced": "red"}
         for f in findings:
             style = colours.get(f.verdict, "dim")

@@ -15,18 +15,24 @@ the curves is good to 0.2 % for 25 leaders, and far better for more."""
 
 
 def steady_decades(curve: Array, time: Array) -> Array:
-    """Return over how many decades each curve falls exponentially, ``(trials,)``.
+    """Return the most decades that each curve falls at a steady rate, ``(trials,)``.
 
-    From its peak on, until the local decay rate -d log₁₀(curve)/dt is less than half of the
-    largest seen so far; an exponential never gets there, and scores all the decades it covers.
+    Over all stretches of the curve in which the local decay rate -d log₁₀(curve)/dt is positive
+    and varies by a factor of two at most, the largest fall. An exponential scores all the decades
+    that it covers; a stretch may begin anywhere, so that a transient does not count against it.
     """
-    decades = np.empty(len(curve))
+    decades = np.zeros(len(curve))
     for i, values in enumerate(curve):
-        start = int(values[:-1].argmax())
-        log, t = np.log10(np.maximum(values[start:], 1e-300)), time[start:]
-        rate = -np.diff(log) / np.diff(t)
-        slow = np.flatnonzero(rate < 0.5 * np.maximum.accumulate(rate))
-        decades[i] = log[0] - log[slow[0] if len(slow) else -1]
+        log = np.log10(np.maximum(values, 1e-300))
+        rate = -np.diff(log) / np.diff(time)
+        for start in range(len(rate)):
+            if log[start] - log[start:].min() <= decades[i]:
+                continue  # no stretch from here can beat the best so far
+            rest = rate[start:]
+            slowest, fastest = np.minimum.accumulate(rest), np.maximum.accumulate(rest)
+            steady = (slowest > 0) & (fastest <= 2 * slowest)
+            length = len(rest) if steady.all() else int(steady.argmin())
+            decades[i] = max(decades[i], log[start] - log[start + length])
     return decades
 
 
