@@ -75,6 +75,21 @@ def write_fragments() -> None:
         (GENERATED / file_name).write_text(markdown_table(brief=brief), encoding="utf-8")
 
 
+def write_picture() -> None:
+    """Write the README's picture: the KL figure of Section 1, in fixed colours on white."""
+    notebook = json.loads((SECTIONS / "01_gmm_convergence.ipynb").read_text(encoding="utf-8"))
+    pages = (
+        "".join(output.get("data", {}).get("text/html", ""))
+        for cell in notebook["cells"]
+        for output in cell.get("outputs", [])
+    )
+    svg = next(page for page in pages if 'aria-label="KL against time' in page)
+    svg = svg[svg.index("<svg") : svg.rindex("</svg>") + len("</svg>")] + "\n"
+    svg = svg.replace("currentColor", "#1a1a1a").replace('style="', 'style="background:white;', 1)
+    (BOOK / "images").mkdir(exist_ok=True)
+    (BOOK / "images" / "kl-decay.svg").write_text(svg, encoding="utf-8")
+
+
 def build_html() -> int:
     """Build all pages anew and return the exit status of Jupyter Book.
 
@@ -94,6 +109,8 @@ def main() -> int:
     arguments = parser.parse_args()
     run_notebooks(arguments.profile)
     write_fragments()
+    if arguments.profile == "paper":
+        write_picture()
     status = build_html()
     if status:
         print("The book was not built cleanly: see the messages above.", file=sys.stderr)

@@ -43,9 +43,9 @@ def test_a_floor_ends_the_decay():
 @pytest.mark.parametrize("power", [0.5, 1, 2])
 def test_a_power_law_scores_until_its_rate_has_halved(power):
     """d log (1 + t)^-p / dt = -p / (1 + t) halves at t = 1."""
-    time = np.linspace(0, 60, 60_001)
+    time = np.linspace(0, 60, 2401)
     found = gmm.steady_decades((1 + time[None]) ** -power, time)
-    np.testing.assert_allclose(found, power * np.log10(2), rtol=2e-3)
+    np.testing.assert_allclose(found, power * np.log10(2), rtol=0.05)
 
 
 def test_a_slow_start_is_not_held_against_a_curve():
