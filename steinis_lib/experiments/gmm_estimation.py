@@ -54,8 +54,8 @@ class GMMEstimation(Parameters):
         "tuning_particles": 50,
     }
 
-    n_trials: int = Field(100, ge=2, description="independent mixtures and particles")
-    n_trials_is: int = Field(400, ge=2, description="the same for plain importance sampling")
+    n_trials: int = Field(500, ge=2, description="independent mixtures and particles")
+    n_trials_is: int = Field(2000, ge=2, description="the same for plain importance sampling")
     trials_per_chunk: int = Field(5, ge=1, description="trials computed and stored together")
     n_components: int = Field(10, ge=1, description="components of the mixture")
     easy_spread: float = Field(2.0, ge=0, description="easy mixture: means uniform on ±spread")
