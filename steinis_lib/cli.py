@@ -171,8 +171,10 @@ def verify(
         raise _fail("published verdicts do not follow from the data:\n" + "\n".join(wrong), 1)
     if again:
         seed = secrets.randbelow(10**6) if seed is None else seed
+        err.print(f"Computing one chunk of each method again (--seed {seed}):")
         if differing := _recompute(workers or os.cpu_count() or 1, seed):
             raise _fail("stored results differ:\n" + "\n".join(differing), 1)
+        err.print("They agree with the stored results.")
 
 
 def _recompute(workers: int, seed: int) -> list[str]:
@@ -187,7 +189,7 @@ def _recompute(workers: int, seed: int) -> list[str]:
             continue
         chosen = verification.pick(experiment, parameters, seed)
         with _bar() as bar:
-            row = bar.add_task(f"{name}, again (seed {seed})", total=len(chosen))
+            row = bar.add_task(name, total=len(chosen))
 
             def advance(_: Task, bar: Progress = bar, row: TaskID = row) -> None:
                 bar.advance(row)

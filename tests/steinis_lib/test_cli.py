@@ -303,3 +303,16 @@ def test_verify_names_the_claim_whose_result_is_not_a_number(published):
     found = call("verify", "--no-recompute")
     assert found.exit_code not in (0, None)
     assert "z-unbiased" in plain(found.stderr)
+
+
+@pytest.mark.parametrize(("lines", "code"), [([], 0), (["toy, a, chunk 1: value differs"], 1)])
+def test_verify_recomputes_unless_told_not_to(published, monkeypatch, lines, code):
+    calls = []
+    monkeypatch.setattr(cli, "_recompute", lambda *arguments: calls.append(arguments) or lines)
+    found = call("verify", "--seed", "7", "--workers", "3")
+    assert calls == [(3, 7)]
+    assert found.exit_code == code
+    message = plain(found.stderr)
+    assert "(--seed 7)" in message
+    assert all(line in message for line in lines)
+    assert ("agree with the stored results" in message) == (code == 0)
