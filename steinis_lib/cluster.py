@@ -124,6 +124,7 @@ def run_chunk(pickled: bytes, versions: str) -> xr.Dataset | Failure:
         raise SchedulerError(f"worker {worker} runs {here}; but this process runs {versions}")
     _settle()  # for good: the worker may compute other chunks at the same time
     try:
+        # From the driver, over the connection on which Dask itself sends pickles: never a file.
         experiment, parameters, task = pickle.loads(pickled)
     except Exception:
         return Failure(worker, traceback.format_exc(limit=1))

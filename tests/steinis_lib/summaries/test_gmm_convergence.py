@@ -125,10 +125,10 @@ def test_r_squared_is_the_textbooks():
 
 def test_rises_by_more_than_the_tolerance_over_the_smallest_value_so_far():
     falling = np.exp(-TIME)
-    below, above = (np.where(TIME > 30, np.exp(-30.0) * (1 + s), falling) for s in (9e-3, 1.1e-2))
+    below, above = (np.where(TIME > 30, np.exp(-30.0) * (1 + s), falling) for s in (9e-4, 1.1e-3))
     late = np.where(TIME == 60, 1.0, falling)
     # Small steps up that add up: what counts is the smallest value so far, not the last one.
-    creeping = np.where(TIME > 30, np.exp(-30.0) * (1 + 2e-3 * (TIME - 30)), falling)
+    creeping = np.where(TIME > 30, np.exp(-30.0) * (1 + 2e-4 * (TIME - 30)), falling)
     rows = curves(falling, 0.3, below, above, late, creeping, 0.0, 1 + TIME)
     assert gmm.rises(rows).tolist() == [False, False, False, True, True, True, False, True]
 
