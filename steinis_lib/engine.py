@@ -12,10 +12,10 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 
 import torch
@@ -54,12 +54,26 @@ class Experiment:
         Parameters → all tasks.
     run_task
         (parameters, task) → a dataset in which every variable has a `trial` dimension.
+    pilots
+        Parameters → tasks that are done before all others, such as pilot runs; `run_task` then
+        gets their results, method → dataset, as a third argument.
     """
 
     name: str
     parameters: type[Parameters]
     tasks: Callable[..., list[Task]]
     run_task: Callable[..., xr.Dataset]
+    pilots: Callable[..., list[Task]] | None = None
+
+    def first(self, parameters: Parameters) -> list[Task]:
+        """Return the tasks that all others wait for."""
+        return self.pilots(parameters) if self.pilots else []
+
+    def given(self, pilots: Mapping[str, xr.Dataset]) -> Experiment:
+        """Return the experiment whose tasks know the results of the pilots, if it has any."""
+        if not self.pilots:
+            return self
+        return replace(self, run_task=partial(self.run_task, pilots=dict(pilots)))
 
 
 class ChunkError(RuntimeError):
@@ -116,38 +130,44 @@ def compute(
         cluster.check_address(scheduler)
     started = time.time()
     folder = None if chunks is None else chunks / _key(experiment, parameters)
-    tasks = experiment.tasks(parameters)
+    first, tasks = experiment.first(parameters), experiment.tasks(parameters)
     found: dict[Task, xr.Dataset] = {}
-    for task in tasks:
+    for task in first + tasks:
         if folder is not None and (kept := _load(experiment, parameters, task, folder)) is not None:
             found[task] = kept
+    total = len(first) + len(tasks)
     if progress:
-        progress(len(found), len(tasks), None)
-    missing = [task for task in tasks if task not in found]
-    failed: dict[Task, Failure] = {}
-    outcomes = cluster.outcomes(experiment, parameters, missing, versions(), workers, scheduler)
-    with closing(outcomes):
-        for task, outcome in outcomes:
-            if isinstance(outcome, Failure):
-                failed[task] = outcome
-                continue
-            if folder is not None:
-                _save(outcome, experiment, parameters, task, folder)
-            found[task] = outcome
-            if progress:
-                progress(len(found), len(tasks), task)
-    if failed:
-        raise ChunkError(_describe(experiment, parameters, failed, len(found)))
-    parts: dict[str, list[xr.Dataset]] = {}
-    for task in tasks:
-        parts.setdefault(task.method, []).append(found[task])
-    tree = xr.DataTree.from_dict(
-        {method: xr.concat(datasets, "trial") for method, datasets in parts.items()}
-    )
+        progress(len(found), total, None)
+    for stage in (first, tasks):
+        ready = experiment if stage is first else experiment.given(_by_method(first, found))
+        missing = [task for task in stage if task not in found]
+        failed: dict[Task, Failure] = {}
+        outcomes = cluster.outcomes(ready, parameters, missing, versions(), workers, scheduler)
+        with closing(outcomes):
+            for task, outcome in outcomes:
+                if isinstance(outcome, Failure):
+                    failed[task] = outcome
+                    continue
+                if folder is not None:
+                    _save(outcome, experiment, parameters, task, folder)
+                found[task] = outcome
+                if progress:
+                    progress(len(found), total, task)
+        if failed:
+            raise ChunkError(_describe(experiment, parameters, failed, len(stage) - len(failed)))
+    tree = xr.DataTree.from_dict(_by_method(first + tasks, found))
     tree.attrs["experiment"] = experiment.name
     tree.attrs["parameters"] = parameters.model_dump_json()
     tree.attrs["provenance"] = json.dumps(results.provenance(started))
     return tree
+
+
+def _by_method(tasks: list[Task], found: dict[Task, xr.Dataset]) -> dict[str, xr.Dataset]:
+    """Put each method's chunks together, trials in order."""
+    parts: dict[str, list[xr.Dataset]] = {}
+    for task in tasks:
+        parts.setdefault(task.method, []).append(found[task])
+    return {method: xr.concat(datasets, "trial") for method, datasets in parts.items()}
 
 
 def _describe(

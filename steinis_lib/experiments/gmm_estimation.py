@@ -8,9 +8,8 @@ depend on each other there is a run for each size.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from functools import cache
 from typing import Annotated, Any, ClassVar
 
 import torch
@@ -112,16 +111,20 @@ def candidates(method: str) -> list[Setting]:
 
 
 def tasks(p: GMMEstimation) -> list[Task]:
-    """Return every method's chunks on both mixtures, and the record of the tuning."""
+    """Return every method's chunks on both mixtures."""
     methods = ("direct", "is", *TUNED, "ais-unadjusted")
     found = []
     for mixture in MIXTURES:
-        found.append(Task(f"{mixture}-tuning", 0))
         for method in methods:
             found += _chunks(p, f"{mixture}-{method}", p.n_trials_is if method == "is" else None)
         for n in p.interacting_sizes:
             found += _chunks(p, f"{mixture}-svgd-{n}", interacting_trials(p, n))
     return found
+
+
+def pilots(p: GMMEstimation) -> list[Task]:
+    """Return the tuning of all methods on each mixture, which comes first."""
+    return [Task(f"{mixture}-tuning", 0) for mixture in MIXTURES]
 
 
 def interacting_trials(p: GMMEstimation, n: int) -> int:
@@ -133,11 +136,15 @@ def _chunks(p: GMMEstimation, method: str, n_trials: int | None = None) -> list[
     return [Task(method, c) for c in range(-(-(n_trials or p.n_trials) // p.trials_per_chunk))]
 
 
-def run_task(p: GMMEstimation, task: Task) -> xr.Dataset:
-    """Run one chunk of one method on one mixture."""
+def run_task(
+    p: GMMEstimation, task: Task, pilots: Mapping[str, xr.Dataset] | None = None
+) -> xr.Dataset:
+    """Run one chunk of one method on one mixture, or the tuning of all methods on it."""
     mixture, _, method = task.method.partition("-")
     if method == "tuning":
         return _tuning_record(p, mixture)
+    assert pilots is not None
+    record = pilots[f"{mixture}-tuning"]
     name, _, n = method.partition("svgd-")
     total = p.n_trials_is if method == "is" else interacting_trials(p, int(n)) if n else p.n_trials
     first = task.chunk * p.trials_per_chunk
@@ -152,7 +159,7 @@ def run_task(p: GMMEstimation, task: Task) -> xr.Dataset:
     coords: dict[str, Any] = {"trial": range(first, first + count), "quantity": list(QUANTITIES)}
 
     if n:
-        values, log_z = _svgd_and_path(p, mixture, target, int(n), generator, w, b)
+        values, log_z = _svgd_and_path(p, record, target, int(n), generator, w, b)
         coords |= {"size": [int(n)], "statistic": ["v", "u"]}
         variables: dict[str, Any] = {
             "error": (dims, (values - exact).unsqueeze(1).numpy()),
@@ -160,7 +167,7 @@ def run_task(p: GMMEstimation, task: Task) -> xr.Dataset:
         }
         return xr.Dataset(variables, coords=coords)
 
-    sample = _draw(p, mixture, method, target, generator)
+    sample = _draw(p, record, method, target, generator)
     coords["size"] = list(p.sizes)
     cuts = [ImportanceSample(sample.particles[:, :k], sample.log_w[:, :k]) for k in p.sizes]
     found = {
@@ -180,7 +187,7 @@ def run_task(p: GMMEstimation, task: Task) -> xr.Dataset:
 
 def _draw(
     p: GMMEstimation,
-    mixture: str,
+    record: xr.Dataset,
     method: str,
     target: GaussianMixture,
     generator: torch.Generator,
@@ -192,18 +199,18 @@ def _draw(
     if method == "is":
         return importance_sampling(target, _q0(), shape, generator)
     if method.startswith("steinis"):
-        sampler = _steinis(target, tuned(p, mixture, method)[0])
+        sampler = _steinis(target, tuned(record, method))
         state = sampler.init(_q0(), p.n_leaders, shape[1], generator, shape[:1])
         return sampler.importance_sample(sampler.run(state, p.n_transitions))
     kind = "ais" if method == "ais-unadjusted" else method  # it takes the unbiased one's step
-    setting = tuned(p, mixture, kind)[0]
+    setting = tuned(record, kind)
     chain = _annealing(p, target, method, setting)
     return chain.importance_sample(chain.run(chain.init(shape[1], generator, shape[:1])))
 
 
 def _svgd_and_path(
     p: GMMEstimation,
-    mixture: str,
+    record: xr.Dataset,
     target: GaussianMixture,
     n: int,
     generator: torch.Generator,
@@ -211,7 +218,7 @@ def _svgd_and_path(
     b: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """SVGD's plain averages, and log Z by Algorithm 2 with both statistics of KSD²."""
-    setting = tuned(p, mixture, "steinis-wide")[0]  # the richest family; the maps are the same
+    setting = tuned(record, "steinis-wide")  # the richest family; the maps are the same
     method = PathIntegration(
         target,
         RBF(multiplier=setting.multiplier or 1.0),
@@ -222,9 +229,14 @@ def _svgd_and_path(
     return _functions(w, b)(end.particles).mean(1), torch.stack([end.log_z, end.log_z_u], -1)
 
 
-@cache
-def tuned(p: GMMEstimation, mixture: str, method: str) -> tuple[Setting, list[Trial[Setting]]]:
-    """Tune a method on pilot mixtures of its own; a function of the parameters alone."""
+def tuned(record: xr.Dataset, method: str) -> Setting:
+    """Return the setting that a record of the tuning chose for a method."""
+    scores = record.score.sel(sampler=method).isel(trial=0).values
+    return candidates(method)[int(scores.argmax())]
+
+
+def _tune(p: GMMEstimation, mixture: str, method: str) -> list[Trial[Setting]]:
+    """Try all candidates of a method on pilot mixtures of its own."""
     generator = stream(p.seed, NAME, f"{mixture}-{method}-pilots", 0)
     target = _mixtures(p, mixture, p.tuning_repeats, stream(p.seed, NAME, f"{mixture}-pilots", 0))
     n, batch = p.tuning_particles, (p.tuning_repeats,)
@@ -239,12 +251,12 @@ def tuned(p: GMMEstimation, mixture: str, method: str) -> tuple[Setting, list[Tr
         pilot = annealing_pilot(lambda s: _annealing(p, target, method, s), n, generator, batch)
         cost = (p.n_transitions + 1) * n
     options = candidates(method)
-    return tune(options, pilot, 2 * len(options) * p.tuning_repeats * cost)
+    return tune(options, pilot, 2 * len(options) * p.tuning_repeats * cost)[1]
 
 
 def _tuning_record(p: GMMEstimation, mixture: str) -> xr.Dataset:
     """All candidates of all methods, with their merits, as a dataset of one trial."""
-    records = [tuned(p, mixture, method)[1] for method in TUNED]
+    records = [_tune(p, mixture, method) for method in TUNED]
     fields = {
         name: [[math.nan if asdict(t.candidate)[name] is None else asdict(t.candidate)[name]
                 for t in record] for record in records]
@@ -298,4 +310,4 @@ def _exact(target: GaussianMixture, w: Tensor, b: Tensor) -> Tensor:
     return torch.cat([target.mean, target.second_moment, cosine], -1)
 
 
-EXPERIMENT = Experiment(NAME, GMMEstimation, tasks, run_task)
+EXPERIMENT = Experiment(NAME, GMMEstimation, tasks, run_task, pilots)

@@ -10,11 +10,12 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import xarray as xr
 from distributed import Client, LocalCluster
-from toy_experiments import EXPERIMENT, TROUBLED, Toy, run_task, tasks
+from toy_experiments import EXPERIMENT, PILOTED, TROUBLED, Toy, run_task, tasks
 from typer.testing import CliRunner
 
 import steinis_lib
@@ -241,6 +242,35 @@ def test_a_chunk_that_kills_its_workers_is_reported_and_the_others_are_kept(tmp_
     assert kept(tmp_path) == [name for name in ALL if name != "b-0001.nc"]
     deaths = [c for c in log(tmp_path, "started") if c[:2] == ["b", "1"]]
     assert len({pid for _, _, pid in deaths}) == 2
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_pilots_come_first_and_all_other_tasks_know_them(expected, workers, tmp_path):
+    p = Toy(folder=str(tmp_path))
+    calls = []
+    tree = compute(
+        PILOTED, p, chunks=tmp_path, workers=workers, progress=lambda *call: calls.append(call)
+    )
+    methods = [task.method for _, _, task in calls[1:]]
+    assert [methods[:2], set(methods[2:])] == [["pilot", "pilot"], {"a", "b"}]
+    assert calls[-1][:2] == (8, 8)
+    assert list(tree.children) == ["pilot", "a", "b"]
+    plain = compute(EXPERIMENT, Toy())
+    found = float(tree["pilot"]["mean"].sum())
+    for method in ("a", "b"):
+        np.testing.assert_array_equal(tree[method]["mean"], plain[method]["mean"] + found)
+        np.testing.assert_array_equal(tree[method]["x"], plain[method]["x"])
+    for path in tmp_path.rglob("b-0001.nc"):
+        path.unlink()
+    assert contents(compute(PILOTED, p, chunks=tmp_path)) == contents(tree)
+    assert len(log(tmp_path, "started")) == 9
+
+
+def test_nothing_runs_on_failed_pilots(tmp_path, monkeypatch):
+    monkeypatch.setattr("toy_experiments.TROUBLED", Task("pilot", 1))
+    with pytest.raises(ChunkError, match="1 of 2 chunks failed.*\n\npiloted, pilot, chunk 1"):
+        compute(PILOTED, Toy(folder=str(tmp_path), trouble="fail"))
+    assert {method for method, _, _ in log(tmp_path, "started")} == {"pilot"}
 
 
 def test_an_experiment_without_trials_is_refused(tmp_path):

@@ -79,6 +79,37 @@ def test_what_is_missing_is_named(stored):
     assert lines == ["other is only in the stored result", "value is only in the fresh result"]
 
 
+def test_times_are_not_compared(stored):
+    slow = stored["a"].to_dataset()
+    fresh = run_task(Parameters(), Task("a", 0))
+    for dataset, seconds in ((slow, 3.0), (fresh, 1.0)):
+        dataset["seconds"] = ("trial", [seconds] * len(dataset.trial), {"units": "s"})
+    assert verification.differences(slow, fresh) == []
+    slow["seconds"].attrs.clear()
+    assert "seconds differs in 2 of 2" in verification.differences(slow, fresh)[0]
+
+
+def scaled(p, task, pilots=None):
+    """Pilots draw a scale, all others use it."""
+    dataset = run_task(p, task)
+    return dataset if task.method == "pilot" else dataset * float(pilots["pilot"].value.sum())
+
+
+def test_tasks_are_checked_with_the_stored_pilots_and_these_themselves():
+    pilots = [Task("pilot", 0), Task("pilot", 1)]
+    toy = Experiment("toy", Parameters, tasks, scaled, lambda p: pilots)
+    stored = engine.compute(toy, Parameters())
+    chosen = verification.pick(toy, Parameters(), 0)
+    assert [t.method for t in chosen] == ["pilot", "a", "b"]
+    assert verification.recompute(toy, Parameters(), stored, chosen) == []
+    for method, other in (("pilot", "a, chunk"), ("a", "a, chunk")):
+        bad = stored.copy(deep=True)
+        bad[method]["value"] = bad[method]["value"] * 1.01
+        lines = verification.recompute(toy, Parameters(), bad, chosen)
+        assert any(line.startswith(f"toy, {method}, chunk") for line in lines)
+        assert any(line.startswith(f"toy, {other}") for line in lines)  # a pilot's reach
+
+
 def test_a_chunk_that_cannot_be_computed_is_a_failure(stored):
     def broken(p, task):
         raise RuntimeError("no such luck")

@@ -66,6 +66,22 @@ def first_time(p):
 EXPERIMENT = Experiment("toy", Toy, tasks, run_task)
 
 
+def pilots(p):
+    return [Task("pilot", chunk) for chunk in range(2)]
+
+
+def run_after_pilots(p, task, pilots=None):
+    """Add to each task what the pilots found; pilots cannot know of each other."""
+    dataset = run_task(p, task)
+    if task.method == "pilot":
+        assert pilots is None
+        return dataset
+    return dataset.assign(mean=dataset["mean"] + float(pilots["pilot"]["mean"].sum()))
+
+
+PILOTED = Experiment("piloted", Toy, tasks, run_after_pilots, pilots)
+
+
 def drive():
     """What a driver in another process does: parameters, folder of chunks, workers."""
     parameters, chunks, workers = sys.argv[1:]

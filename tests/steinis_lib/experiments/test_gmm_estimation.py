@@ -10,6 +10,7 @@ from steinis_lib.experiments.gmm_estimation import (
     _functions,
     candidates,
     interacting_trials,
+    pilots,
     run_task,
     tasks,
     tuned,
@@ -36,6 +37,11 @@ def tiny():
     return GMMEstimation.of_profile("paper", TINY)
 
 
+@pytest.fixture(scope="module")
+def records(tiny):
+    return {task.method: run_task(tiny, task) for task in pilots(tiny)}
+
+
 def test_exact_expectations_against_quadrature():
     target = GaussianMixture(
         torch.tensor([[0.7, 0.3]]).log(),
@@ -50,14 +56,17 @@ def test_exact_expectations_against_quadrature():
     torch.testing.assert_close(_exact(target, w, b), by_sums, atol=1e-6, rtol=1e-6)
 
 
-def test_every_tuned_method_has_the_same_budget(tiny):
+def test_every_tuned_method_has_the_same_budget(records):
     assert {len(candidates(method)) for method in TUNED} == {12}
     assert len({c for method in TUNED for c in candidates(method)}) >= 59
     spent = {}
     for method in TUNED:
-        best, record = tuned(tiny, "easy", method)
-        assert best == max(record, key=lambda trial: trial.score).candidate
-        spent[method] = {trial.gradients for trial in record}
+        tried = records["easy-tuning"].isel(trial=0).sel(sampler=method)
+        best = tuned(records["easy-tuning"], method)
+        index = candidates(method).index(best)
+        assert tried.score.values[index] == tried.score.values.max()
+        assert tried.alpha.values[index] == best.alpha
+        spent[method] = set(tried.gradients.values.tolist())
     # 15 leaders and 10 particles: a run of SteinIS costs 15 × 15, of the others 16 × 10 scores.
     assert spent["hais-full"] == spent["hais-partial"] == spent["ais"] == {2 * 2 * 160}
     assert spent["steinis"] == spent["steinis-wide"] == {2 * 2 * 225}
@@ -67,30 +76,30 @@ def test_every_tuned_method_has_the_same_budget(tiny):
     assert abs(leaders / particles - 1) < 0.01  # equal at the sizes that are published
 
 
-def test_tasks_cover_all_trials_once(tiny):
+def test_tasks_cover_all_trials_once(tiny, records):
     found = tasks(tiny)
     assert len(set(found)) == len(found)
     assert [t.chunk for t in found if t.method == "hard-is"] == [0, 1]
     assert interacting_trials(tiny, 10) == 6
     assert interacting_trials(tiny, 20) == 2
-    last = run_task(tiny, Task("easy-direct", 1))
+    last = run_task(tiny, Task("easy-direct", 1), records)
     assert last.trial.values.tolist() == [4, 5]
 
 
 @pytest.mark.parametrize("method", ["is", *TUNED, "ais-unadjusted", "svgd-20"])
-def test_a_chunk_is_a_function_of_its_name(tiny, method):
-    first, again = (run_task(tiny, Task(f"easy-{method}", 0)) for _ in "ab")
+def test_a_chunk_is_a_function_of_its_name(tiny, records, method):
+    first, again = (run_task(tiny, Task(f"easy-{method}", 0), records) for _ in "ab")
     assert first.identical(again)
     assert np.isfinite(first.error.values).all()
-    other = run_task(tiny, Task(f"hard-{method}", 0))
+    other = run_task(tiny, Task(f"hard-{method}", 0), records)
     assert not np.allclose(first.error.values, other.error.values)
 
 
-def test_weights_are_used(tiny):
+def test_weights_are_used(tiny, records):
     """Weights matter for draws from q0, and not at all for exact draws."""
-    weighted = run_task(tiny, Task("easy-is", 0))
+    weighted = run_task(tiny, Task("easy-is", 0), records)
     assert not np.allclose(weighted.error, weighted.error_unweighted)
-    direct = run_task(tiny, Task("easy-direct", 0))
+    direct = run_task(tiny, Task("easy-direct", 0), records)
     np.testing.assert_allclose(direct.error, direct.error_unweighted, atol=1e-12)
     np.testing.assert_allclose(direct.log_z, 0, atol=1e-12)
     np.testing.assert_allclose(direct.ess, 1)
