@@ -4,16 +4,22 @@ Shapes, everywhere: particles ``(*batch, n, d)``, log-densities ``(*batch, n)``.
 count the numbered equations of the paper's arXiv source (1704.05201).
 """
 
+from steinis_lib.adaptive_is import AdaptiveIS, AdaptiveISState
 from steinis_lib.ais import AIS, AISState
 from steinis_lib.annealing import GeometricPath, linear, sigmoidal
 from steinis_lib.hais import HAIS, HAISState
 from steinis_lib.importance import ImportanceSample
+from steinis_lib.inverse import NotInvertibleError, PushForward
 from steinis_lib.kernels import IMQ, RBF, Kernel, median_bandwidth, median_distance
 from steinis_lib.ksd import cross_ksd_squared, ksd_squared
 from steinis_lib.maps import StepMap
+from steinis_lib.mixture_optimum import OptimalWeights, optimal_weights
+from steinis_lib.mixtures import FullMixture
+from steinis_lib.mpmc import MixturePMC, MixturePMCState
 from steinis_lib.path_integration import PathIntegration, PathState
 from steinis_lib.pilots import annealing_pilot, steinis_pilot
 from steinis_lib.plain import direct_sampling, importance_sampling
+from steinis_lib.rbm import GaussBernoulliRBM, random_rbm
 from steinis_lib.schedules import StepSize
 from steinis_lib.states import load_state, save_state
 from steinis_lib.steinis import SteinIS, SteinISInfo, SteinISState
@@ -27,6 +33,7 @@ from steinis_lib.targets import (
     random_mixture,
 )
 from steinis_lib.tuning import Trial, tune
+from steinis_lib.warped import WarpedMixture
 
 __version__ = "0.1.0"
 
@@ -37,6 +44,10 @@ __all__ = [
     "RBF",
     "SVGD",
     "AISState",
+    "AdaptiveIS",
+    "AdaptiveISState",
+    "FullMixture",
+    "GaussBernoulliRBM",
     "Gaussian",
     "GaussianMixture",
     "GeometricPath",
@@ -44,9 +55,14 @@ __all__ = [
     "ImportanceSample",
     "Kernel",
     "LogProb",
+    "MixturePMC",
+    "MixturePMCState",
+    "NotInvertibleError",
+    "OptimalWeights",
     "PathIntegration",
     "PathState",
     "Proposal",
+    "PushForward",
     "SVGDState",
     "SteinIS",
     "SteinISInfo",
@@ -55,6 +71,7 @@ __all__ = [
     "StepSize",
     "Target",
     "Trial",
+    "WarpedMixture",
     "annealing_pilot",
     "cross_ksd_squared",
     "direct_sampling",
@@ -64,7 +81,9 @@ __all__ = [
     "load_state",
     "median_bandwidth",
     "median_distance",
+    "optimal_weights",
     "random_mixture",
+    "random_rbm",
     "save_state",
     "sigmoidal",
     "steinis_pilot",

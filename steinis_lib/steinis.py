@@ -15,7 +15,7 @@ from torch import Tensor
 from steinis_lib.checks import check_finite, check_log_density, check_particles
 from steinis_lib.importance import ImportanceSample
 from steinis_lib.kernels import RBF, Kernel
-from steinis_lib.maps import Determinant, build
+from steinis_lib.maps import Determinant, StepMap, build
 from steinis_lib.schedules import StepSize
 from steinis_lib.targets import Proposal, Target
 
@@ -58,11 +58,14 @@ class SteinISInfo:
         log|det(I + ε∇φ)| at each follower, ``(*batch, |B|)``.
     n_folds
         Followers with a non-positive determinant in this transition, ``(*batch,)``.
+    step_map
+        The map itself; keep those of a run to build a `PushForward`, q_ℓ with a density anywhere.
     """
 
     step_size: float
     log_abs_det: Tensor
     n_folds: Tensor
+    step_map: StepMap
 
 
 @dataclass(frozen=True)
@@ -134,7 +137,7 @@ class SteinIS:
             transition=state.transition + 1,
             n_folds=state.n_folds + folds,
         )
-        return new, SteinISInfo(epsilon, log_abs_det, folds)
+        return new, SteinISInfo(epsilon, log_abs_det, folds, step_map)
 
     def run(
         self,
