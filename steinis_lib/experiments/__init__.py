@@ -11,12 +11,17 @@ import xarray as xr
 
 from steinis_lib import engine, results
 from steinis_lib.engine import Experiment, Progress
-from steinis_lib.experiments import algorithm_checks, gmm_convergence, gmm_estimation
+from steinis_lib.experiments import (
+    adaptive_comparison,
+    algorithm_checks,
+    gmm_convergence,
+    gmm_estimation,
+)
 from steinis_lib.parameters import Parameters
 
 EXPERIMENTS: dict[str, Experiment] = {
     module.EXPERIMENT.name: module.EXPERIMENT
-    for module in (gmm_convergence, algorithm_checks, gmm_estimation)
+    for module in (gmm_convergence, algorithm_checks, gmm_estimation, adaptive_comparison)
 }
 
 CHUNKS_VARIABLE = "STEINIS_CHUNKS"
