@@ -23,7 +23,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from steinis_lib import results
 from steinis_lib.experiments import EXPERIMENTS, stored
 from steinis_lib.statistics import Estimate
-from steinis_lib.summaries import algorithm_checks, gmm_convergence, gmm_estimation
+from steinis_lib.summaries import (
+    adaptive_comparison,
+    algorithm_checks,
+    gmm_convergence,
+    gmm_estimation,
+)
 
 LEDGER = results.ROOT / "data" / "claims.yaml"
 VERDICTS = results.ROOT / "data" / "verdicts.json"
@@ -46,6 +51,9 @@ STATISTICS: dict[str, Callable[[xr.DataTree], Estimate]] = {
     "steinis-near-direct": gmm_estimation.steinis_near_direct,
     "svgd-near-steinis": gmm_estimation.svgd_near_steinis,
     "path-integration-worse": gmm_estimation.path_integration_worse,
+    "warped-kl": adaptive_comparison.warped_kl,
+    "adaptive-is-kl": adaptive_comparison.adaptive_is_kl,
+    "refine-adaptive-is": adaptive_comparison.refine_adaptive_is,
 }
 """Claim id → the statistic that tests it, from the result of the claim's experiment."""
 

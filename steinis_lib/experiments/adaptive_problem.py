@@ -133,15 +133,21 @@ def candidates(method: str) -> list[Any]:
 
 
 def chosen(record: xr.Dataset, method: str) -> Any:
-    """Return the candidate with the smallest mean KL at the end of its pilots.
+    """Return the candidate with the smallest mean KL at the end of its pilots."""
+    return candidates(method)[best_candidate(record)]
 
-    Candidates with folds in more than half of their pilots are out: their densities are not valid.
-    """
-    return candidates(method)[int(merits(record)[:, -1].argmin())]
+
+def best_candidate(record: xr.Dataset) -> int:
+    """Return its index."""
+    return int(merits(record)[:, -1].argmin())
 
 
 def merits(record: xr.Dataset) -> Tensor:
-    """Return the mean KL(q‖p) of each candidate's pilots, ``(12, checkpoints)``; inf if out."""
+    """Return the mean KL(q‖p) of each candidate's pilots, ``(12, checkpoints)``; inf if it is out.
+
+    Pilots with folds do not count, for their densities are not valid; a candidate with a majority
+    of them is out.
+    """
     kl = torch.from_numpy(record.kl.values).unflatten(0, (12, -1))
     folded = torch.from_numpy(record.folds.values).unflatten(0, (12, -1)) > 0
     out = folded.double().mean(-1) > 0.5
