@@ -50,8 +50,8 @@ REFINED = ("poor", "good")
 
 
 def pilots(p: AdaptiveComparison) -> list[Task]:
-    """Return the tuning: a chunk for each candidate of each method on each target."""
-    names = [f"{target}-pilot-{family}" for target in p.targets for family in FAMILIES]
+    """Return the tuning, on the main target: a chunk for each candidate of each method."""
+    names = [f"main-pilot-{family}" for family in FAMILIES]
     names += [f"main-pilot-adaptive-{scale:g}" for scale in p.component_scales]
     names += [f"main-pilot-refine-{which}" for which in REFINED]
     return [Task(name, c) for name in names for c in range(12)]
@@ -150,11 +150,11 @@ def _steinis(
     generator: torch.Generator,
 ) -> xr.Dataset:
     family, _, m = method.rpartition("-")
-    target, setting = warped(p, name), chosen(pilots[f"{name}-pilot-{family}"], family)
+    target, setting = warped(p, name), chosen(pilots[f"main-pilot-{family}"], family)
     curves, maps = follow(
         target, start(), setting, int(m), p.n_followers, p.checkpoints, generator, (), q0_grid()
     )
-    if name == "main":
+    if name == "main" and int(m) == p.leaders[0]:
         x = exact_draws(p, name, chunk)
         backward, exists = backward_kl(target, start(), maps, p.checkpoints[-1:], x)
         curves |= {"kl_backward": backward[0], "invertible": exists[0].double()}

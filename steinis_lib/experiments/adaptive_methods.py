@@ -265,7 +265,7 @@ def seconds(
     generator = torch.Generator().manual_seed(0)
     k, n_samples = pmc
     steinis = SteinIS(target)
-    adaptive = AdaptiveIS(target, components, "cross-entropy", "mirror", StepSize(0.01, 0.5), 20)
+    adaptive = AdaptiveIS(target, components, "cross-entropy", "mirror", StepSize(0.01, 0.5), 10)
     population = MixturePMC(target, n_samples)
     start = replace(components, log_weights=components.log_weights[:k].log_softmax(-1),
                     means=components.means[:k], scale_trils=components.scale_trils[:k])  # fmt: skip

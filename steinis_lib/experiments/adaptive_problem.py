@@ -69,7 +69,7 @@ class AdaptiveComparison(Parameters):
         (0, 10, 20, 50, 100, 200, 500, 1000, 2000), min_length=2,
         description="transitions of SteinIS at which it is measured, from 0 to the last",
     )  # fmt: skip
-    n_followers: int = Field(500, ge=10, description="|B| of SteinIS")
+    n_followers: int = Field(300, ge=10, description="|B| of SteinIS")
     n_exact: int = Field(200, ge=10, description="exact draws of p for KL(p‖q)")
     n_components: int = Field(200, ge=2, description="fixed components of adaptive IS")
     component_scales: tuple[Positive, ...] = Field(
@@ -78,7 +78,7 @@ class AdaptiveComparison(Parameters):
     adaptive_checkpoints: tuple[Whole, ...] = Field(
         (0, 100, 1000, 10_000), min_length=2, description="iterations of adaptive IS, from 0"
     )
-    adaptive_samples: int = Field(20, ge=1, description="draws in each iteration of adaptive IS")
+    adaptive_samples: int = Field(10, ge=1, description="draws in each iteration of adaptive IS")
     n_placements: int = Field(5, ge=2, description="placements of components, for the optimum")
     pmc_components: tuple[Annotated[int, Field(ge=1)], ...] = Field(
         (5, 10, 20, 50, 100, 200), min_length=1, description="components of M-PMC"
@@ -91,7 +91,7 @@ class AdaptiveComparison(Parameters):
         (0, 5, 10, 20, 50, 100, 200, 500), min_length=2,
         description="transitions of SteinIS from a fitted mixture, from 0",
     )  # fmt: skip
-    tuning_repeats: int = Field(4, ge=2, description="pilot runs for each of the 12 candidates")
+    tuning_repeats: int = Field(3, ge=2, description="pilot runs for each of the 12 candidates")
     kde_samples: tuple[Annotated[int, Field(ge=10)], ...] = Field(
         (1000, 5000, 20_000), min_length=1, description="exact draws of p given to the KDE"
     )
