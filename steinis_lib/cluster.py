@@ -139,8 +139,14 @@ def _connected(workers: int, scheduler: str | None) -> Iterator[Client]:
     with ExitStack() as stack:
         address: Any = scheduler
         if scheduler is None:
-            # Leave it to `_on_workers` to try the chunks of a dead worker again.
-            stack.enter_context(dask.config.set({"distributed.scheduler.allowed-failures": 0}))
+            settings = {
+                # Leave it to `_on_workers` to try the chunks of a dead worker again.
+                "distributed.scheduler.allowed-failures": 0,
+                # Dask has workers return freed memory at once. A step frees and takes the same
+                # megabytes again and again, and would spend more time on that than on arithmetic.
+                "distributed.nanny.pre-spawn-environ": {"OMP_NUM_THREADS": 1},
+            }
+            stack.enter_context(dask.config.set(settings))
             address = stack.enter_context(
                 LocalCluster(
                     n_workers=workers,
