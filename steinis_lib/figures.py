@@ -117,6 +117,7 @@ def label_ends(axes: Axes, gap: float = 0.075) -> None:
 
     `gap` is the least distance between two labels, as a fraction of the axes' height.
     """
+    axes.get_xlim()  # brings limits, and with them transData, up to date with the data
     to_axes = axes.transData + axes.transAxes.inverted()
     lines = [line for line in axes.get_lines() if not str(line.get_label()).startswith("_")]
     ends = [to_axes.transform(np.asarray(line.get_xydata())[-1]) for line in lines]

@@ -183,6 +183,19 @@ def gif(n_frames, alt="an animation"):
     return markup, Image.open(io.BytesIO(base64.b64decode(data)))
 
 
+def test_labels_follow_limits_that_nobody_has_asked_for_yet():
+    figure, (axes, other) = plt.subplots(1, 2, sharex=True)
+    axes.plot([0.0, 100.0], [-40.0, -30.0], label="low")
+    other.plot([0.0, 200.0], [1.0, 2.0])
+    figures.label_ends(axes)
+    (label,) = axes.texts
+    end = axes.transAxes.inverted().transform(axes.transData.transform((100.0, -30.0)))
+    np.testing.assert_allclose(label.xy, end)
+    assert 0 < label.xy[0] < 0.6
+    assert 0.9 < label.xy[1] < 1
+    plt.close(figure)
+
+
 @pytest.mark.parametrize("n_frames", [1, 4])
 def test_an_animation_is_a_gif_with_all_its_frames_that_loops(n_frames):
     _, image = gif(n_frames)
