@@ -85,6 +85,6 @@ def kernel_density(samples: Tensor, factor: float = 1.0) -> FullMixture:
             f"expected samples (n, d) and a positive factor, got {tuple(samples.shape)}, {factor}"
         )
     n, d = samples.shape
-    tril = torch.linalg.cholesky(samples.T.cov()) * (factor * n ** (-1 / (d + 4)))
+    tril = torch.linalg.cholesky(torch.atleast_2d(samples.T.cov())) * (factor * n ** (-1 / (d + 4)))
     log_weights = torch.full_like(samples[:, 0], -math.log(n))
     return FullMixture(log_weights, samples, tril.expand(n, d, d))

@@ -12,8 +12,10 @@ import torch
 from torch import Tensor
 
 from steinis_lib.adaptive_is import AdaptiveIS, AdaptiveISState, Objective, Update
+from steinis_lib.checks import check_log_density
 from steinis_lib.divergences import Plane, kernel_density
 from steinis_lib.experiments.gmm_estimation import Setting
+from steinis_lib.importance import ImportanceSample
 from steinis_lib.inverse import NotInvertibleError, PushForward
 from steinis_lib.kernels import RBF
 from steinis_lib.maps import StepMap
@@ -72,25 +74,22 @@ def follow(
 
     def record(state: SteinISState) -> None:
         log_w = target.log_prob(state.followers) - state.log_q
-        drawn = log_w[..., n_grid:]
-        row = {
-            "kl": -drawn.mean(-1),
-            "log_z": drawn.logsumexp(-1) - math.log(n_followers),
-            "ess": (2 * drawn.logsumexp(-1) - (2 * drawn).logsumexp(-1)).exp() / n_followers,
-        }
+        check_log_density(log_w, "a weight")
+        sample = ImportanceSample(state.followers[..., n_grid:, :], log_w[..., n_grid:])
+        row = {"kl": -sample.log_w.mean(-1), "log_z": sample.log_z, "ess": sample.ess / sample.n}
         if grid is not None:
             row["kl_grid"] = -(log_w[..., :n_grid] * weights).sum(-1)
         rows.append(row)
 
     for transition in range(checkpoints[-1] + 1):
-        if transition in checkpoints:
-            record(state)
-        if transition < checkpoints[-1]:
-            try:
+        try:
+            if transition in checkpoints:
+                record(state)
+            if transition < checkpoints[-1]:
                 state, info = sampler.step(state)
-            except FloatingPointError:
-                break
-            maps.append(info.step_map)
+                maps.append(info.step_map)
+        except FloatingPointError:
+            break
     diverged = {"kl": math.inf, "kl_grid": math.inf, "log_z": -math.inf, "ess": 0.0}
     while len(rows) < len(checkpoints):
         rows.append({name: torch.full_like(row, diverged[name]) for name, row in rows[0].items()})
