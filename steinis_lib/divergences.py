@@ -39,7 +39,8 @@ class Plane:
         if not spacing > 0 or not (low[0] < high[0] and low[1] < high[1]):
             raise ValueError(f"need low < high and spacing > 0, got {low}, {high} and {spacing}")
         first, second = (
-            torch.arange(math.floor((b - a) / spacing) + 1, dtype=torch.float64) * spacing + a
+            torch.arange(math.floor((b - a) / spacing + 1e-9) + 1, dtype=torch.float64) * spacing
+            + a
             for a, b in zip(low, high, strict=True)
         )
         points = torch.cartesian_prod(first, second)
@@ -85,6 +86,11 @@ def kernel_density(samples: Tensor, factor: float = 1.0) -> FullMixture:
             f"expected samples (n, d) and a positive factor, got {tuple(samples.shape)}, {factor}"
         )
     n, d = samples.shape
-    tril = torch.linalg.cholesky(torch.atleast_2d(samples.T.cov())) * (factor * n ** (-1 / (d + 4)))
+    tril, failed = torch.linalg.cholesky_ex(torch.atleast_2d(samples.T.cov()))
+    if failed:
+        raise ValueError(
+            f"the samples' covariance is singular: {n} samples do not span all {d} dimensions"
+        )
+    tril = tril * (factor * n ** (-1 / (d + 4)))
     log_weights = torch.full_like(samples[:, 0], -math.log(n))
     return FullMixture(log_weights, samples, tril.expand(n, d, d))

@@ -64,7 +64,7 @@ def tasks(p: AdaptiveComparison) -> list[Task]:
         everything = t == "main"
         counts = p.leaders if everything else p.leaders[:1]
         components = p.pmc_components if everything else p.pmc_components[:3][-1:]
-        scales = p.component_scales if everything else p.component_scales[1:2]
+        scales = p.component_scales if everything else p.component_scales[:2][-1:]
         names = [f"{t}-{family}-{m}" for family in FAMILIES for m in counts]
         names += [f"{t}-pmc-{k}" for k in components]
         names += [f"main-refine-{which}" for which in REFINED if everything]
@@ -231,7 +231,15 @@ def _cost(p: AdaptiveComparison) -> xr.Dataset:
     counts = [p.checkpoints[-1], p.adaptive_checkpoints[-1], p.pmc_checkpoints[-1]]
     pmc = (min(max(p.pmc_components), p.n_components), p.pmc_samples)
     steps = [
-        seconds(warped(p, "main"), start(), components, p.leaders[0], p.n_followers, pmc)
+        seconds(
+            warped(p, "main"),
+            start(),
+            components,
+            p.leaders[0],
+            p.n_followers,
+            p.adaptive_samples,
+            pmc,
+        )
         for _ in range(5)
     ]
     return xr.Dataset(

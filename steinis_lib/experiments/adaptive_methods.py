@@ -33,7 +33,7 @@ Corner = tuple[float, float]
 
 def q0_grid() -> Tensor:
     """Return points that sums over N(0, I) are taken at: ±5 σ, a third of σ apart, ``(961, 2)``."""
-    return Plane.over((-5.0, -5.0), (5.001, 5.001), 1 / 3).points
+    return Plane.over((-5.0, -5.0), (5.0, 5.0), 1 / 3).points
 
 
 def follow(
@@ -255,6 +255,7 @@ def seconds(
     components: FullMixture,
     n_leaders: int,
     n_followers: int,
+    n_samples: int,
     pmc: tuple[int, int],
 ) -> tuple[float, float, float]:
     """Return seconds for a step of SteinIS, adaptive IS and M-PMC (components, draws), as of now.
@@ -262,10 +263,12 @@ def seconds(
     Each is the mean of some steps after a first one.
     """
     generator = torch.Generator().manual_seed(0)
-    k, n_samples = pmc
+    k, n_draws = pmc
     steinis = SteinIS(target)
-    adaptive = AdaptiveIS(target, components, "cross-entropy", "mirror", StepSize(0.01, 0.5), 10)
-    population = MixturePMC(target, n_samples)
+    adaptive = AdaptiveIS(
+        target, components, "cross-entropy", "mirror", StepSize(0.01, 0.5), n_samples
+    )
+    population = MixturePMC(target, n_draws)
     start = replace(components, log_weights=components.log_weights[:k].log_softmax(-1),
                     means=components.means[:k], scale_trils=components.scale_trils[:k])  # fmt: skip
     steps: list[tuple[Callable[..., tuple[Any, Any]], Any, int]] = [

@@ -102,12 +102,13 @@ class AdaptiveComparison(Parameters):
 
     @model_validator(mode="after")
     def _check(self) -> AdaptiveComparison:
-        for name in ("checkpoints", "adaptive_checkpoints", "refine_checkpoints"):
+        from_zero = ("checkpoints", "adaptive_checkpoints", "refine_checkpoints")
+        rising = ("leaders", "component_scales", "pmc_components", "pmc_checkpoints")
+        for name in (*from_zero, *rising, "kde_samples", "kde_factors"):
             values = getattr(self, name)
-            if values[0] != 0 or list(values) != sorted(set(values)):
-                raise ValueError(f"{name}: must rise strictly from 0, got {values}")
-        if list(self.pmc_checkpoints) != sorted(set(self.pmc_checkpoints)):
-            raise ValueError(f"pmc_checkpoints: must rise strictly, got {self.pmc_checkpoints}")
+            if list(values) != sorted(set(values)) or (name in from_zero and values[0] != 0):
+                start = " from 0" if name in from_zero else ""
+                raise ValueError(f"{name}: must rise strictly{start}, got {values}")
         if self.a1 == 0 or self.a3 == 0:
             raise ValueError("a1, a3: must not be 0, or T has no inverse")
         if abs(sum(self.weights) - 1) > 1e-6:
@@ -138,8 +139,17 @@ def chosen(record: xr.Dataset, method: str) -> Any:
 
 
 def best_candidate(record: xr.Dataset) -> int:
-    """Return its index."""
-    return int(merits(record)[:, -1].argmin())
+    """Return its index.
+
+    Raises
+    ------
+    ValueError
+        If all candidates are out.
+    """
+    last = merits(record)[:, -1]
+    if bool((last == math.inf).all()):
+        raise ValueError("no candidate came through its pilots: try smaller steps")
+    return int(last.argmin())
 
 
 def merits(record: xr.Dataset) -> Tensor:

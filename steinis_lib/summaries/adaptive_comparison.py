@@ -17,9 +17,13 @@ def curve(tree: xr.DataTree, name: str, variable: str = "kl") -> tuple[Array, Ar
 
 
 def at_end(tree: xr.DataTree, name: str, variable: str = "kl") -> Estimate:
-    """Return the mean of a curve at its last checkpoint, or of a single number, over repeats."""
+    """Return the mean of a curve at its last checkpoint, or of a single number, over repeats.
+
+    It is inf if a run diverged.
+    """
     values = tree[name].to_dataset()[variable].values
-    return mean(values[:, -1] if values.ndim > 1 else values)
+    values = values[:, -1] if values.ndim > 1 else values
+    return Estimate(np.inf, np.inf, np.inf) if np.isinf(values).any() else mean(values)
 
 
 def runs(tree: xr.DataTree, target: str = "main") -> list[str]:

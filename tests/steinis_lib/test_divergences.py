@@ -153,3 +153,15 @@ def test_the_kernel_density_integrates_to_one(plane, factor, generator):
 def test_what_gives_no_kernel_density_is_refused(samples, factor, error, message):
     with pytest.raises(error, match=message):
         kernel_density(samples, factor)
+
+
+def test_samples_on_a_line_are_refused():
+    x = torch.arange(6.0, dtype=torch.float64).unsqueeze(-1)
+    with pytest.raises(ValueError, match="6 samples do not span all 2 dimensions"):
+        kernel_density(torch.cat([x, 2 * x], -1))
+
+
+def test_the_last_point_of_a_grid_is_not_lost_to_rounding():
+    first, second = Plane.over((0.0, 0.0), (0.3, 0.7), 0.1).axes
+    torch.testing.assert_close(first, torch.tensor([0.0, 0.1, 0.2, 0.3], dtype=torch.float64))
+    assert len(second) == 8

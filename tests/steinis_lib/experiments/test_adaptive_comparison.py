@@ -516,3 +516,16 @@ def test_panels_show_densities(tiny, ready, target, method):
     assert seen[:2].all()  # the target, and the start
     assert (mass[~seen] == 0).all()
     assert (np.abs(mass[seen] - 1) < (0.15 if method == "adaptive" else 0.05)).all()
+
+
+@pytest.mark.parametrize("name", ["leaders", "component_scales", "kde_samples", "pmc_components"])
+def test_repeated_values_are_refused(name):
+    with pytest.raises(ParameterError, match=f"{name}: must rise strictly, got"):
+        AdaptiveComparison.of_profile("paper", {name: (100, 100)})
+
+
+def test_no_candidate_is_chosen_where_all_are_out():
+    kl, folds = np.full((24, 2), np.inf), np.zeros(24)
+    record = xr.Dataset({"kl": (("trial", "checkpoint"), kl), "folds": ("trial", folds)})
+    with pytest.raises(ValueError, match="no candidate came through its pilots"):
+        best_candidate(record)

@@ -145,3 +145,8 @@ def test_statistics_of_the_claims(tree):
     assert comparison.warped_kl(tree) == comparison.at_end(tree, "main-steinis-wide-100", "kl_grid")
     assert covers(comparison.adaptive_is_kl(tree), 0.5, 0.01)
     assert comparison.refine_adaptive_is(tree) == comparison.refined(tree, "poor")[0]
+
+
+def test_a_run_that_diverged_makes_the_mean_infinite(tree):
+    found = comparison.at_end(tree, "main-refine-poor")
+    assert (found.value, found.low, found.high) == (np.inf,) * 3
