@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -19,10 +20,15 @@ which are variables with the attribute ``units`` = "s", are not compared."""
 
 
 def pick(experiment: Experiment, parameters: Parameters, seed: int) -> list[Task]:
-    """Choose one chunk of each method at random."""
-    by_method: dict[str, list[Task]] = {}
-    for task in experiment.first(parameters) + experiment.tasks(parameters):
-        by_method.setdefault(task.method, []).append(task)
+    """Choose one chunk of the pilots and one of each method, at random.
+
+    Names that differ in a number at their end, such as ``svgd-50`` and ``svgd-100``, are one
+    method at several sizes.
+    """
+    first = experiment.first(parameters)
+    by_method: dict[str, list[Task]] = {"pilots": first} if first else {}
+    for task in experiment.tasks(parameters):
+        by_method.setdefault(re.sub(r"-[\d.]+$", "", task.method), []).append(task)
     rng = random.Random(seed)
     return [rng.choice(chunks) for chunks in by_method.values()]
 

@@ -49,6 +49,21 @@ def test_picks_one_chunk_of_each_method_at_random():
     assert {chosen[0].chunk for chosen in picked} == {0, 1, 2}
 
 
+def test_sizes_of_a_method_count_as_one_and_so_do_all_pilots():
+    names = ["easy-svgd-10", "easy-svgd-200", "easy-steinis", "main-optimum-0.3", "main-optimum-1"]
+    toy = Experiment(
+        "toy",
+        Parameters,
+        lambda p: [Task(name, c) for name in names for c in range(2)],
+        run_task,
+        lambda p: [Task("easy-tuning", 0), Task("hard-tuning", 0)],
+    )
+    picked = [verification.pick(toy, Parameters(), seed) for seed in range(60)]
+    assert all(len(chosen) == 4 for chosen in picked)
+    seen = [{task.method for task in chosen} for chosen in zip(*picked, strict=True)]
+    assert seen == [{"easy-tuning", "hard-tuning"}, set(names[:2]), {names[2]}, set(names[3:])]
+
+
 def test_an_untouched_result_agrees(stored):
     assert check(stored) == []
 
