@@ -123,8 +123,8 @@ def tasks(p: GMMEstimation) -> list[Task]:
 
 
 def pilots(p: GMMEstimation) -> list[Task]:
-    """Return the tuning of all methods on each mixture, which comes first."""
-    return [Task(f"{mixture}-tuning", 0) for mixture in MIXTURES]
+    """Return the tuning of each method on each mixture, which comes first."""
+    return [Task(f"{mixture}-tuning-{name}", 0) for mixture in MIXTURES for name in TUNED]
 
 
 def interacting_trials(p: GMMEstimation, n: int) -> int:
@@ -139,12 +139,12 @@ def _chunks(p: GMMEstimation, method: str, n_trials: int | None = None) -> list[
 def run_task(
     p: GMMEstimation, task: Task, pilots: Mapping[str, xr.Dataset] | None = None
 ) -> xr.Dataset:
-    """Run one chunk of one method on one mixture, or the tuning of all methods on it."""
+    """Run one chunk of one method on one mixture, or the tuning of one on it."""
     mixture, _, method = task.method.partition("-")
-    if method == "tuning":
-        return _tuning_record(p, mixture)
+    if method.startswith("tuning-"):
+        return _tuning_record(p, mixture, method.removeprefix("tuning-"))
     assert pilots is not None
-    record = pilots[f"{mixture}-tuning"]
+    records = {name: pilots[f"{mixture}-tuning-{name}"] for name in TUNED}
     name, _, n = method.partition("svgd-")
     total = p.n_trials_is if method == "is" else interacting_trials(p, int(n)) if n else p.n_trials
     first = task.chunk * p.trials_per_chunk
@@ -159,7 +159,7 @@ def run_task(
     coords: dict[str, Any] = {"trial": range(first, first + count), "quantity": list(QUANTITIES)}
 
     if n:
-        values, log_z = _svgd_and_path(p, record, target, int(n), generator, w, b)
+        values, log_z = _svgd_and_path(p, records, target, int(n), generator, w, b)
         coords |= {"size": [int(n)], "statistic": ["v", "u"]}
         variables: dict[str, Any] = {
             "error": (dims, (values - exact).unsqueeze(1).numpy()),
@@ -167,7 +167,7 @@ def run_task(
         }
         return xr.Dataset(variables, coords=coords)
 
-    sample = _draw(p, record, method, target, generator)
+    sample = _draw(p, records, method, target, generator)
     coords["size"] = list(p.sizes)
     cuts = [ImportanceSample(sample.particles[:, :k], sample.log_w[:, :k]) for k in p.sizes]
     found = {
@@ -187,7 +187,7 @@ def run_task(
 
 def _draw(
     p: GMMEstimation,
-    record: xr.Dataset,
+    records: Mapping[str, xr.Dataset],
     method: str,
     target: GaussianMixture,
     generator: torch.Generator,
@@ -199,18 +199,18 @@ def _draw(
     if method == "is":
         return importance_sampling(target, _q0(), shape, generator)
     if method.startswith("steinis"):
-        sampler = _steinis(target, tuned(record, method))
+        sampler = _steinis(target, tuned(records, method))
         state = sampler.init(_q0(), p.n_leaders, shape[1], generator, shape[:1])
         return sampler.importance_sample(sampler.run(state, p.n_transitions))
     kind = "ais" if method == "ais-unadjusted" else method  # it takes the unbiased one's step
-    setting = tuned(record, kind)
+    setting = tuned(records, kind)
     chain = _annealing(p, target, method, setting)
     return chain.importance_sample(chain.run(chain.init(shape[1], generator, shape[:1])))
 
 
 def _svgd_and_path(
     p: GMMEstimation,
-    record: xr.Dataset,
+    records: Mapping[str, xr.Dataset],
     target: GaussianMixture,
     n: int,
     generator: torch.Generator,
@@ -218,7 +218,7 @@ def _svgd_and_path(
     b: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """SVGD's plain averages, and log Z by Algorithm 2 with both statistics of KSD²."""
-    setting = tuned(record, "steinis-wide")  # the richest family; the maps are the same
+    setting = tuned(records, "steinis-wide")  # the richest family; the maps are the same
     method = PathIntegration(
         target,
         RBF(multiplier=setting.multiplier or 1.0),
@@ -229,10 +229,9 @@ def _svgd_and_path(
     return _functions(w, b)(end.particles).mean(1), torch.stack([end.log_z, end.log_z_u], -1)
 
 
-def tuned(record: xr.Dataset, method: str) -> Setting:
-    """Return the setting that a record of the tuning chose for a method."""
-    scores = record.score.sel(sampler=method).isel(trial=0).values
-    return candidates(method)[int(scores.argmax())]
+def tuned(records: Mapping[str, xr.Dataset], method: str) -> Setting:
+    """Return the setting that a method's record of its tuning chose."""
+    return candidates(method)[int(records[method].score.isel(trial=0).values.argmax())]
 
 
 def _tune(p: GMMEstimation, mixture: str, method: str) -> list[Trial[Setting]]:
@@ -254,21 +253,20 @@ def _tune(p: GMMEstimation, mixture: str, method: str) -> list[Trial[Setting]]:
     return tune(options, pilot, 2 * len(options) * p.tuning_repeats * cost)[1]
 
 
-def _tuning_record(p: GMMEstimation, mixture: str) -> xr.Dataset:
-    """All candidates of all methods, with their merits, as a dataset of one trial."""
-    records = [_tune(p, mixture, method) for method in TUNED]
+def _tuning_record(p: GMMEstimation, mixture: str, method: str) -> xr.Dataset:
+    """All candidates of a method, with their merits, as a dataset of one trial."""
+    record = _tune(p, mixture, method)
     fields = {
-        name: [[math.nan if asdict(t.candidate)[name] is None else asdict(t.candidate)[name]
-                for t in record] for record in records]
+        name: [math.nan if (value := asdict(t.candidate)[name]) is None else value for t in record]
         for name in ("alpha", "beta", "multiplier", "refresh")
-    }  # fmt: skip
+    }
     fields |= {
-        name: [[getattr(t, name) for t in record] for record in records]
+        name: [getattr(t, name) for t in record]
         for name in ("score", "standard_error", "gradients")
     }
     return xr.Dataset(
-        {name: (("trial", "sampler", "candidate"), [table]) for name, table in fields.items()},
-        coords={"trial": [0], "sampler": list(TUNED)},
+        {name: (("trial", "candidate"), [column]) for name, column in fields.items()},
+        coords={"trial": [0]},
     )
 
 

@@ -61,8 +61,8 @@ def test_every_tuned_method_has_the_same_budget(records):
     assert len({c for method in TUNED for c in candidates(method)}) >= 59
     spent = {}
     for method in TUNED:
-        tried = records["easy-tuning"].isel(trial=0).sel(sampler=method)
-        best = tuned(records["easy-tuning"], method)
+        tried = records[f"easy-tuning-{method}"].isel(trial=0)
+        best = tuned({method: records[f"easy-tuning-{method}"]}, method)
         index = candidates(method).index(best)
         assert tried.score.values[index] == tried.score.values.max()
         assert tried.alpha.values[index] == best.alpha
