@@ -46,7 +46,7 @@ class GMMEstimation(Parameters):
         "n_trials_is": 40,
         "trials_per_chunk": 20,
         "n_leaders": 50,
-        "n_transitions": 60,
+        "n_transitions": 40,
         "sizes": (10, 30, 100, 300),
         "interacting_sizes": (10, 30, 100),
         "tuning_repeats": 2,
