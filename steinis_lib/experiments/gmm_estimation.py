@@ -179,6 +179,8 @@ def run_task(
         "ess": torch.stack([c.ess / c.n for c in cuts], 1),
         "pareto_k": cuts[-1].pareto_k,
     }
+    if not method.startswith("steinis"):
+        del found["error_unweighted"]  # asked for where the proposal itself is of interest
     shape = {"error": dims, "error_unweighted": dims, "pareto_k": dims[:1]}
     return xr.Dataset(
         {key: (shape.get(key, dims[:2]), value.numpy()) for key, value in found.items()}, coords
