@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -159,11 +160,23 @@ class Gaussian:
         z = torch.randn(
             *shape, self.dim, generator=generator, dtype=self.mean.dtype, device=self.mean.device
         )
+        if self._scales is not None:
+            return self.mean.unsqueeze(-2) + z * self._scales
         return self.mean.unsqueeze(-2) + z @ self.scale_tril.mT
+
+    @cached_property
+    def _scales(self) -> Tensor | None:
+        """The diagonal of L, ``(*batch, 1, d)``, where L is diagonal: no triangular solve then."""
+        scales = self.scale_tril.diagonal(dim1=-2, dim2=-1)
+        return (
+            scales.unsqueeze(-2) if torch.equal(torch.diag_embed(scales), self.scale_tril) else None
+        )
 
     def _whiten(self, x: Tensor) -> Tensor:
         """Return L⁻¹(x - mean) for each particle (a row)."""
         centred = x - self.mean.unsqueeze(-2)
+        if self._scales is not None:
+            return centred / self._scales
         return torch.linalg.solve_triangular(self.scale_tril.mT, centred, upper=True, left=False)
 
     def _log_prob(self, z: Tensor) -> Tensor:
@@ -171,6 +184,8 @@ class Gaussian:
         return -0.5 * (z.square().sum(-1) + self.dim * math.log(2 * math.pi)) - log_det
 
     def _score(self, z: Tensor) -> Tensor:
+        if self._scales is not None:
+            return -z / self._scales
         return -torch.linalg.solve_triangular(self.scale_tril, z, upper=False, left=False)
 
 

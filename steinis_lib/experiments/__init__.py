@@ -16,12 +16,19 @@ from steinis_lib.experiments import (
     algorithm_checks,
     gmm_convergence,
     gmm_estimation,
+    rbm_partition,
 )
 from steinis_lib.parameters import Parameters
 
 EXPERIMENTS: dict[str, Experiment] = {
     module.EXPERIMENT.name: module.EXPERIMENT
-    for module in (gmm_convergence, algorithm_checks, gmm_estimation, adaptive_comparison)
+    for module in (
+        gmm_convergence,
+        algorithm_checks,
+        gmm_estimation,
+        adaptive_comparison,
+        rbm_partition,
+    )
 }
 
 CHUNKS_VARIABLE = "STEINIS_CHUNKS"

@@ -14,7 +14,7 @@ from torch import Tensor
 from steinis_lib.adaptive_is import AdaptiveIS, AdaptiveISState, Objective, Update
 from steinis_lib.checks import check_log_density
 from steinis_lib.divergences import Plane, kernel_density
-from steinis_lib.experiments.gmm_estimation import Setting
+from steinis_lib.experiments.settings import Setting
 from steinis_lib.importance import ImportanceSample
 from steinis_lib.inverse import NotInvertibleError, PushForward
 from steinis_lib.kernels import RBF

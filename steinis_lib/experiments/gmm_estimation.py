@@ -7,9 +7,7 @@ depend on each other there is a run for each size.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
 from typing import Annotated, Any, ClassVar
 
 import torch
@@ -20,6 +18,12 @@ from torch import Tensor
 from steinis_lib.ais import AIS, Langevin
 from steinis_lib.annealing import linear
 from steinis_lib.engine import Experiment, Task, stream
+from steinis_lib.experiments.settings import (
+    Setting,
+    annealing_candidates,
+    chosen,
+    tuning_record,
+)
 from steinis_lib.hais import HAIS
 from steinis_lib.importance import ImportanceSample
 from steinis_lib.kernels import RBF
@@ -86,28 +90,13 @@ class GMMEstimation(Parameters):
         return self
 
 
-@dataclass(frozen=True)
-class Setting:
-    """One candidate of the tuning: what its method understands of it, the rest is None."""
-
-    alpha: float
-    beta: float | None = None
-    multiplier: float | None = None
-    refresh: float | None = None
-
-
 def candidates(method: str) -> list[Setting]:
     """Return twelve candidates for every tuned method, so that all have the same budget."""
     if method == "steinis":  # the paper's own family: α and β, its bandwidth rule
         return [Setting(a, b, 1.0) for a in (0.1, 0.3, 1.0, 3.0) for b in (0.0, 0.3, 0.6)]
     if method == "steinis-wide":  # and a multiplier of the bandwidth
         return [Setting(a, 0.0, m) for a in (0.1, 0.3, 0.6) for m in (2.0, 5.0, 10.0, 20.0)]
-    steps = [0.05 * 1.42**i for i in range(12)]  # to 2.4
-    if method == "hais-full":
-        return [Setting(e, refresh=1.0) for e in steps]
-    if method == "hais-partial":
-        return [Setting(e, refresh=g) for e in steps[1::2] for g in (0.1, 0.4)]
-    return [Setting(e**2 / 2) for e in steps]  # the Langevin step that HAIS at ε amounts to
+    return annealing_candidates(method)
 
 
 def tasks(p: GMMEstimation) -> list[Task]:
@@ -142,7 +131,7 @@ def run_task(
     """Run one chunk of one method on one mixture, or the tuning of one on it."""
     mixture, _, method = task.method.partition("-")
     if method.startswith("tuning-"):
-        return _tuning_record(p, mixture, method.removeprefix("tuning-"))
+        return tuning_record(_tune(p, mixture, method.removeprefix("tuning-")))
     assert pilots is not None
     records = {name: pilots[f"{mixture}-tuning-{name}"] for name in TUNED}
     name, _, n = method.partition("svgd-")
@@ -201,11 +190,11 @@ def _draw(
     if method == "is":
         return importance_sampling(target, _q0(), shape, generator)
     if method.startswith("steinis"):
-        sampler = _steinis(target, tuned(records, method))
+        sampler = _steinis(target, chosen(records[method]))
         state = sampler.init(_q0(), p.n_leaders, shape[1], generator, shape[:1])
         return sampler.importance_sample(sampler.run(state, p.n_transitions))
     kind = "ais" if method == "ais-unadjusted" else method  # it takes the unbiased one's step
-    setting = tuned(records, kind)
+    setting = chosen(records[kind])
     chain = _annealing(p, target, method, setting)
     return chain.importance_sample(chain.run(chain.init(shape[1], generator, shape[:1])))
 
@@ -220,7 +209,7 @@ def _svgd_and_path(
     b: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """SVGD's plain averages, and log Z by Algorithm 2 with both statistics of KSD²."""
-    setting = tuned(records, "steinis-wide")  # the richest family; the maps are the same
+    setting = chosen(records["steinis-wide"])  # the richest family; the maps are the same
     method = PathIntegration(
         target,
         RBF(multiplier=setting.multiplier or 1.0),
@@ -229,11 +218,6 @@ def _svgd_and_path(
     state = method.init(_q0(), n, generator, (len(target.means),))
     end = method.run(state, p.n_transitions)
     return _functions(w, b)(end.particles).mean(1), torch.stack([end.log_z, end.log_z_u], -1)
-
-
-def tuned(records: Mapping[str, xr.Dataset], method: str) -> Setting:
-    """Return the setting that a method's record of its tuning chose."""
-    return candidates(method)[int(records[method].score.isel(trial=0).values.argmax())]
 
 
 def _tune(p: GMMEstimation, mixture: str, method: str) -> list[Trial[Setting]]:
@@ -253,23 +237,6 @@ def _tune(p: GMMEstimation, mixture: str, method: str) -> list[Trial[Setting]]:
         cost = (p.n_transitions + 1) * n
     options = candidates(method)
     return tune(options, pilot, 2 * len(options) * p.tuning_repeats * cost)[1]
-
-
-def _tuning_record(p: GMMEstimation, mixture: str, method: str) -> xr.Dataset:
-    """All candidates of a method, with their merits, as a dataset of one trial."""
-    record = _tune(p, mixture, method)
-    fields = {
-        name: [math.nan if (value := asdict(t.candidate)[name]) is None else value for t in record]
-        for name in ("alpha", "beta", "multiplier", "refresh")
-    }
-    fields |= {
-        name: [getattr(t, name) for t in record]
-        for name in ("score", "standard_error", "gradients")
-    }
-    return xr.Dataset(
-        {name: (("trial", "candidate"), [column]) for name, column in fields.items()},
-        coords={"trial": [0]},
-    )
 
 
 def _mixtures(

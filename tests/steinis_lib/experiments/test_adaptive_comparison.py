@@ -37,7 +37,7 @@ from steinis_lib.experiments.adaptive_problem import (
     together,
     warped,
 )
-from steinis_lib.experiments.gmm_estimation import Setting
+from steinis_lib.experiments.settings import Setting
 from steinis_lib.parameters import ParameterError
 
 TINY = {

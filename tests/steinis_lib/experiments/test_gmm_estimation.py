@@ -13,8 +13,8 @@ from steinis_lib.experiments.gmm_estimation import (
     pilots,
     run_task,
     tasks,
-    tuned,
 )
+from steinis_lib.experiments.settings import chosen
 from steinis_lib.parameters import ParameterError
 from steinis_lib.targets import GaussianMixture
 
@@ -62,7 +62,7 @@ def test_every_tuned_method_has_the_same_budget(records):
     spent = {}
     for method in TUNED:
         tried = records[f"easy-tuning-{method}"].isel(trial=0)
-        best = tuned({method: records[f"easy-tuning-{method}"]}, method)
+        best = chosen(records[f"easy-tuning-{method}"])
         index = candidates(method).index(best)
         assert tried.score.values[index] == tried.score.values.max()
         assert tried.alpha.values[index] == best.alpha

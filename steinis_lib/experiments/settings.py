@@ -1,0 +1,70 @@
+"""Candidates of the tuning, and how an experiment keeps what the tuning of a method found.
+
+Every tuned method of an experiment has twelve candidates, so that all have the same budget.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import xarray as xr
+
+from steinis_lib.tuning import Trial
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One candidate: what its method understands of it, the rest is None.
+
+    Parameters
+    ----------
+    alpha, beta
+        Of SteinIS's steps α(1 + ℓ)^-β; α is the leapfrog step of HAIS and the ε of AIS too.
+    multiplier
+        Of the paper's bandwidth.
+    refresh
+        γ of HAIS.
+    """
+
+    alpha: float
+    beta: float | None = None
+    multiplier: float | None = None
+    refresh: float | None = None
+
+
+LEAPFROG_STEPS = tuple(0.05 * 1.42**i for i in range(12))
+"""From 0.05 to 2.4."""
+
+
+def annealing_candidates(method: str) -> list[Setting]:
+    """Return twelve candidates for HAIS (names ending in "partial": two γ below 1) or AIS."""
+    if method == "ais":  # the Langevin step that HAIS at ε amounts to
+        return [Setting(e**2 / 2) for e in LEAPFROG_STEPS]
+    if method.endswith("partial"):
+        return [Setting(e, refresh=g) for e in LEAPFROG_STEPS[1::2] for g in (0.1, 0.4)]
+    return [Setting(e, refresh=1.0) for e in LEAPFROG_STEPS]
+
+
+def tuning_record(trials: Sequence[Trial[Setting]]) -> xr.Dataset:
+    """Return all candidates of a method, with their merits, as a dataset of one trial."""
+    fields = {
+        name: [math.nan if (value := asdict(t.candidate)[name]) is None else value for t in trials]
+        for name in ("alpha", "beta", "multiplier", "refresh")
+    }
+    fields |= {
+        name: [getattr(t, name) for t in trials]
+        for name in ("score", "standard_error", "gradients")
+    }
+    return xr.Dataset(
+        {name: (("trial", "candidate"), [column]) for name, column in fields.items()},
+        coords={"trial": [0]},
+    )
+
+
+def chosen(record: xr.Dataset) -> Setting:
+    """Return the candidate with the best merit in a record."""
+    best = record.isel(trial=0, candidate=int(record.score.isel(trial=0).values.argmax()))
+    values = {name: float(best[name]) for name in ("alpha", "beta", "multiplier", "refresh")}
+    return Setting(**{name: value for name, value in values.items() if not math.isnan(value)})
