@@ -104,6 +104,18 @@ def test_times_are_not_compared(stored):
     assert "seconds differs in 2 of 2" in verification.differences(slow, fresh)[0]
 
 
+def test_a_variable_may_state_its_rounding(stored):
+    old, fresh = stored["a"].to_dataset(), run_task(Parameters(), Task("a", 0))
+    off = fresh.assign(value=fresh.value + 0.01)
+    assert len(verification.differences(old, off)) == 1
+    off["value"].attrs["tolerance"] = 0.02
+    assert verification.differences(old, off) == []
+    off["value"].attrs["tolerance"] = 0.005
+    assert len(verification.differences(old, off)) == 1
+    old["value"].attrs["tolerance"] = 1.0  # a stored file cannot ask for leniency
+    assert len(verification.differences(old, off)) == 1
+
+
 def scaled(p, task, pilots=None):
     """Pilots draw a scale, all others use it."""
     dataset = run_task(p, task)
