@@ -1,4 +1,4 @@
-"""The command line: run an experiment's notebook, verify the claims, list what there is."""
+"""The command line: run an experiment's notebook, verify the claims, train models, list."""
 
 from __future__ import annotations
 
@@ -177,6 +177,53 @@ def verify(
         err.print("They agree with the stored results.")
 
 
+@app.command("train-vae")
+def train_vae(
+    latent_dim: Annotated[int, typer.Option(min=1, help="the dimension of z")],
+    data: Annotated[
+        Path | None, typer.Option(help="folder with the MNIST files [default: fetch them]")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="folder to write to")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1)] = 1,
+    max_epochs: Annotated[int, typer.Option(min=1, help="passes over the images at most")] = 130,
+) -> None:
+    """Train a variational autoencoder of section 5.4; after an interruption, go on with it."""
+    from steinis_lib import mnist, vae_training
+
+    path = (output or results.ROOT / "outputs" / "vae") / f"d{latent_dim}.safetensors"
+    checkpoint = path.with_suffix(".checkpoint")
+    settings = vae_training.TrainingSettings(
+        latent_dim=latent_dim, seed=seed, max_epochs=max_epochs
+    )
+    if path.exists():
+        raise _fail(f"{path} exists; remove it, or name another folder with --output", 2)
+    if path.parent.is_file():
+        raise _fail(f"--output {path.parent}: expected a folder, this is a file", 2)
+    if checkpoint.exists():
+        err.print(f"resuming from {checkpoint}", soft_wrap=True)
+    try:
+        images = mnist.binarise(mnist.images(data, "train"))
+        with _bar("epochs") as bar:
+            row = bar.add_task("training", total=max_epochs)
+
+            def on_epoch(log: dict[str, float]) -> None:
+                text = f"held-out ELBO {log['held_out_elbo']:.2f}"
+                bar.update(row, completed=log["epoch"], description=text)
+
+            trained = vae_training.train(images, settings, checkpoint=checkpoint, on_epoch=on_epoch)
+        vae_training.publish(trained, settings, mnist.binarise(mnist.bundled()), path)
+    except (OSError, ValueError) as error:
+        raise _fail(str(error), 2) from error
+    except (mnist.DataError, vae_training.CheckpointError, FloatingPointError) as error:
+        raise _fail(str(error), 1) from error
+    except KeyboardInterrupt as error:
+        raise _fail(f"interrupted; the same command goes on from {checkpoint}", 130) from error
+    checkpoint.unlink()
+    out.print(f"stopped by {trained.stopped_by}; the model: {path}", soft_wrap=True)
+
+
 def _recompute(workers: int, seed: int) -> list[str]:
     """Compute one chunk of each method of each stored result again; return what differs."""
     from steinis_lib import verification
@@ -201,9 +248,9 @@ def _recompute(workers: int, seed: int) -> list[str]:
     return differing
 
 
-def _bar() -> Progress:
+def _bar(unit: str = "chunks") -> Progress:
     return Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("chunks"),
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(unit),
         TimeElapsedColumn(), TextColumn("elapsed,"), TimeRemainingColumn(), TextColumn("remaining"),
         console=err,
         speed_estimate_period=math.inf,  # a chunk may take longer than the default, 30 seconds
