@@ -7,6 +7,8 @@ count the numbered equations of the paper's arXiv source (1704.05201).
 from steinis_lib.adaptive_is import AdaptiveIS, AdaptiveISState
 from steinis_lib.ais import AIS, AISState
 from steinis_lib.annealing import GeometricPath, linear, sigmoidal
+from steinis_lib.bdmc import Bounds, bidirectional
+from steinis_lib.decoder import DecoderPosterior
 from steinis_lib.hais import HAIS, HAISState
 from steinis_lib.importance import ImportanceSample
 from steinis_lib.inverse import NotInvertibleError, PushForward
@@ -46,6 +48,8 @@ __all__ = [
     "AISState",
     "AdaptiveIS",
     "AdaptiveISState",
+    "Bounds",
+    "DecoderPosterior",
     "FullMixture",
     "GaussBernoulliRBM",
     "Gaussian",
@@ -73,6 +77,7 @@ __all__ = [
     "Trial",
     "WarpedMixture",
     "annealing_pilot",
+    "bidirectional",
     "cross_ksd_squared",
     "direct_sampling",
     "importance_sampling",

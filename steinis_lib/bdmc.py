@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from steinis_lib.annealing import ScoredProposal
-from steinis_lib.checks import check_particles
+from steinis_lib.checks import check_finite, check_particles
 from steinis_lib.hais import HAIS
 from steinis_lib.targets import Target
 
@@ -92,9 +92,12 @@ def bidirectional(
     Raises
     ------
     ValueError
-        If `exact` is not ``(*batch, d)``, or not finite.
+        If `exact` is not ``(*batch, d)``.
+    FloatingPointError
+        If it is not finite, or log p̄ is not at a particle.
     """
     check_particles(exact.unsqueeze(-2), "the exact sample", target.dim)
+    check_finite(exact, "the exact sample")
     batch = tuple(exact.shape[:-1])
     up = HAIS(target, q0, schedule, step_size, n_leapfrog)
     start = Known(target, exact)

@@ -13,7 +13,6 @@ import zlib
 from pathlib import Path
 from typing import Literal
 
-import pooch
 import torch
 from torch import Tensor
 
@@ -105,6 +104,8 @@ def images(folder: Path | None, which: Which) -> Tensor:
 
 def _fetch(which: Which) -> Tensor:
     """Read the cached file, or fetch it from the first mirror that gives the right one."""
+    import pooch  # here, for it brings along a progress bar that warns in notebooks
+
     name = f"{STEMS[which]}-idx3-ubyte.gz"
     cached = Path(pooch.os_cache("steinis-companion")) / name
     if cached.is_file():

@@ -17,6 +17,7 @@ from steinis_lib.experiments import (
     gmm_convergence,
     gmm_estimation,
     rbm_partition,
+    vae_likelihood,
 )
 from steinis_lib.parameters import Parameters
 
@@ -28,6 +29,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         gmm_estimation,
         adaptive_comparison,
         rbm_partition,
+        vae_likelihood,
     )
 }
 

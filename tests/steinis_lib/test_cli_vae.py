@@ -3,6 +3,7 @@ import re
 import struct
 from functools import partial
 
+import pooch
 import pytest
 import torch
 from typer.testing import CliRunner
@@ -30,7 +31,7 @@ def tiny(monkeypatch, tmp_path):
     monkeypatch.setattr(vae_training, "TrainingSettings", small)
     monkeypatch.setattr(results, "ROOT", tmp_path / "root")
     monkeypatch.setattr(mnist, "MIRRORS", ())
-    monkeypatch.setattr(mnist.pooch, "os_cache", lambda name: tmp_path / "cache")
+    monkeypatch.setattr(pooch, "os_cache", lambda name: tmp_path / "cache")
     return tmp_path / "mnist"
 
 

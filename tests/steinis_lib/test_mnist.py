@@ -3,6 +3,7 @@ import hashlib
 import re
 import struct
 
+import pooch
 import pytest
 import torch
 
@@ -152,10 +153,10 @@ class Web:
 def web(monkeypatch, tmp_path):
     def serve(*answers):
         web = Web(*answers)
-        monkeypatch.setattr(mnist.pooch, "HTTPDownloader", web)
+        monkeypatch.setattr(pooch, "HTTPDownloader", web)
         return web
 
-    monkeypatch.setattr(mnist.pooch, "os_cache", lambda name: tmp_path / name)
+    monkeypatch.setattr(pooch, "os_cache", lambda name: tmp_path / name)
     return serve
 
 
@@ -173,7 +174,7 @@ def test_the_second_mirror_is_asked_when_the_first_fails(web, content):
         served = web(failure, gzip.compress(content))
         assert torch.equal(mnist.images(None, "train"), PIXELS)
         assert [url.startswith(m) for url, m in zip(served.asked, mnist.MIRRORS, strict=True)]
-        (mnist.pooch.os_cache("steinis-companion") / "train-images-idx3-ubyte.gz").unlink()
+        (pooch.os_cache("steinis-companion") / "train-images-idx3-ubyte.gz").unlink()
 
 
 def test_when_no_mirror_answers_nothing_is_left_and_the_message_helps(web, tmp_path):

@@ -188,9 +188,14 @@ def test_the_digest_changes_with_every_field(cls):
 @settings(deadline=None)
 @given(st.sampled_from(CLASSES), st.integers(0, 2**63 - 1), st.floats(1e-6, 90))
 def test_parameters_survive_a_round_trip(cls, seed, number):
-    name = next(n for n in cls.model_fields if n.endswith("spread") or n == "a2")
-    p = cls.of_profile("quick", {"seed": seed, name: number})
-    assert (p.seed, getattr(p, name)) == (seed, number)
+    given = {"seed": seed}
+    for name in cls.model_fields:  # one positive float where there is one
+        if name.endswith("spread") or name == "a2":
+            given[name] = number
+        if name == "determinant_steps":
+            given[name] = (number, 2 * number)
+    p = cls.of_profile("quick", given)
+    assert {name: getattr(p, name) for name in given} == given
     assert cls.model_validate_json(p.model_dump_json()) == p
     values = p.model_dump(exclude={"profile"})
     assert cls.of_profile("quick", values) == p
