@@ -1,6 +1,8 @@
-"""Adaptive importance sampling by stochastic convex programming (Ryu & Boyd 2014).
+"""Adaptive importance sampling by stochastic convex programming, after Ryu & Boyd (2014).
 
-The proposal q_π = Σ_k π_k N_k is a mixture of fixed components, so these are convex in π:
+They adapt the natural parameter of an exponential family, in which the estimate's variance is
+convex. Mixtures are no such family, but with fixed components, q_π = Σ_k π_k N_k, their idea
+carries over to the weights, for these are convex in π:
 
 * "variance": V(π) = ∫ p̄²/q_π = E_q[w²], with w = p̄/q_π;
 * "cross-entropy": C(π) = -∫ p̄ log q_π, which is KL(p ‖ q_π) up to scale and a constant.
