@@ -34,17 +34,22 @@ class Setting:
     refresh: float | None = None
 
 
-LEAPFROG_STEPS = tuple(0.05 * 1.42**i for i in range(12))
-"""From 0.05 to 2.4."""
+def leapfrog_steps(smallest: float) -> list[float]:
+    """Return twelve steps, each 1.42 times the one before; the largest is 47 times the smallest."""
+    return [smallest * 1.42**i for i in range(12)]
 
 
-def annealing_candidates(method: str) -> list[Setting]:
-    """Return twelve candidates for HAIS (names ending in "partial": two γ below 1) or AIS."""
+def annealing_candidates(method: str, smallest: float = 0.05) -> list[Setting]:
+    """Return twelve candidates for HAIS (names ending in "partial": two γ below 1) or AIS.
+
+    `smallest` is the first of the leapfrog steps.
+    """
+    steps = leapfrog_steps(smallest)
     if method == "ais":  # the Langevin step that HAIS at ε amounts to
-        return [Setting(e**2 / 2) for e in LEAPFROG_STEPS]
+        return [Setting(e**2 / 2) for e in steps]
     if method.endswith("partial"):
-        return [Setting(e, refresh=g) for e in LEAPFROG_STEPS[1::2] for g in (0.1, 0.4)]
-    return [Setting(e, refresh=1.0) for e in LEAPFROG_STEPS]
+        return [Setting(e, refresh=g) for e in steps[1::2] for g in (0.1, 0.4)]
+    return [Setting(e, refresh=1.0) for e in steps]
 
 
 def tuning_record(trials: Sequence[Trial[Setting]]) -> xr.Dataset:

@@ -103,11 +103,11 @@ class VAELikelihood(Parameters):
 def candidates(method: str) -> list[Setting]:
     """Return twelve candidates for every tuned method, so that all have the same budget."""
     if method == "steinis":  # the paper's own family: α and β, its bandwidth rule
-        return [Setting(a, b, 1.0) for a in (0.1, 1.0, 10.0, 100.0) for b in (0.0, 0.3, 0.6)]
+        return [Setting(a, b, 1.0) for a in (0.01, 0.1, 1.0, 10.0) for b in (0.0, 0.3, 0.6)]
     if method == "steinis-wide":  # and a multiplier of the bandwidth
-        schedules = ((0.05, 0.0), (0.15, 0.3), (0.5, 0.3), (0.5, 0.6))
+        schedules = ((0.01, 0.0), (0.05, 0.3), (0.15, 0.3), (0.5, 0.6))
         return [Setting(a, b, m) for a, b in schedules for m in (8.0, 24.0, 60.0)]
-    return annealing_candidates(method)
+    return annealing_candidates(method, smallest=0.0125)
 
 
 def pilots(p: VAELikelihood) -> list[Task]:

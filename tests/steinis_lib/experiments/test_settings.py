@@ -1,10 +1,10 @@
 import pytest
 
 from steinis_lib.experiments.settings import (
-    LEAPFROG_STEPS,
     Setting,
     annealing_candidates,
     chosen,
+    leapfrog_steps,
     tuning_record,
 )
 from steinis_lib.tuning import Trial
@@ -20,8 +20,9 @@ def test_twelve_different_candidates(method):
 
 def test_langevin_steps_are_those_of_the_leapfrog():
     steps = [s.alpha for s in annealing_candidates("ais")]
-    assert steps == pytest.approx([e**2 / 2 for e in LEAPFROG_STEPS])
+    assert steps == pytest.approx([e**2 / 2 for e in leapfrog_steps(0.05)])
     assert all(s.refresh is None for s in annealing_candidates("ais"))
+    assert annealing_candidates("hais-1l", 0.01)[0] == Setting(0.01, refresh=1.0)
 
 
 def test_a_record_gives_back_the_best_candidate():
