@@ -5,6 +5,7 @@ count the numbered equations of the paper's arXiv source (1704.05201).
 """
 
 from steinis_lib.adaptive_is import AdaptiveIS, AdaptiveISState
+from steinis_lib.affine import Linear, Sum, Whitened
 from steinis_lib.ais import AIS, AISState
 from steinis_lib.annealing import GeometricPath, linear, sigmoidal
 from steinis_lib.bdmc import Bounds, bidirectional
@@ -58,6 +59,7 @@ __all__ = [
     "HAISState",
     "ImportanceSample",
     "Kernel",
+    "Linear",
     "LogProb",
     "MixturePMC",
     "MixturePMCState",
@@ -73,9 +75,11 @@ __all__ = [
     "SteinISState",
     "StepMap",
     "StepSize",
+    "Sum",
     "Target",
     "Trial",
     "WarpedMixture",
+    "Whitened",
     "annealing_pilot",
     "bidirectional",
     "cross_ksd_squared",

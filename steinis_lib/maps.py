@@ -87,7 +87,8 @@ class StepMap:
             raise ValueError(
                 f"determinant must be 'exact', 'first-order' or 'switch', got {determinant!r}"
             )
-        return y + epsilon * phi, log_abs_det, sign > 0
+        shape = y.shape[:-1]  # an affine map has one Jacobian for all points
+        return y + epsilon * phi, log_abs_det.expand(shape), (sign > 0).expand(shape)
 
     def _epsilon(self, like: Tensor) -> Tensor:
         epsilon = torch.as_tensor(self.step_size, dtype=like.dtype, device=like.device)
