@@ -69,7 +69,7 @@ class VAELikelihood(Parameters):
     latent_dims: tuple[Annotated[int, Field(ge=1)], ...] = Field(
         (10, 20, 50), min_length=1, description="d of z; there is a trained model for 10, 20, 50"
     )
-    n_images: int = Field(12, ge=2, le=500, description="test images; the paper has 1000")
+    n_images: int = Field(9, ge=2, le=500, description="test images; the paper has 1000")
     n_images_long: int = Field(6, ge=2, description="of these, for HAIS-10L")
     n_simulated: int = Field(6, ge=2, description="images drawn from each decoder")
     images_per_chunk: int = Field(3, ge=2, description="images computed and stored together")
