@@ -16,12 +16,11 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
 
 from steinis_lib.targets import Gaussian
 
 ROWS = 1024
-"""Particles that go through the pixels at once: 3 MB of 32-bit numbers, what a cache holds."""
+"""Particles that go through the network at once: 3 MB of 32-bit pixels, what a cache holds."""
 
 
 class DecoderWeights(Protocol):
@@ -52,7 +51,7 @@ class DecoderWeights(Protocol):
 class DecoderPosterior:
     """p̄(z) = p(x | z) N(z; 0, I) for many images at once, with Z = p(x).
 
-    Memory is bounded: pixels of at most `ROWS` particles exist at a time.
+    Memory is bounded: hidden units and pixels of at most `ROWS` particles exist at a time.
 
     Parameters
     ----------
@@ -103,35 +102,47 @@ class DecoderPosterior:
 
     def log_prob(self, z: Tensor) -> Tensor:
         """Return log p(x, z), ``(*batch, n)``."""
-        hidden = self._hidden(z)
-        log_p = self._linear(z, hidden)
-        flat = hidden.flatten(0, -2)
-        for rows, out in _parts(flat, log_p.view(-1)):
-            out -= softplus(self._logits(rows)).sum(-1)
-        return log_p
+        return self._evaluate(z, True, False)[0]
 
     def score(self, z: Tensor) -> Tensor:
         """Return ∇_z log p(x, z), ``(*batch, n, d)``."""
-        hidden = self._hidden(z)
-        back = torch.empty_like(hidden)
-        for rows, out in _parts(hidden.flatten(0, -2), back.view(-1, back.shape[-1])):
-            torch.mm(self._logits(rows).sigmoid_(), self.decoder.output_weight.mT, out=out)
-        return self._through(z, hidden, back)
+        return self._evaluate(z, False, True)[1]
 
     def log_prob_and_score(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """Return both from the same logits."""
-        hidden = self._hidden(z)
-        log_p, back = self._linear(z, hidden), torch.empty_like(hidden)
-        flat = zip(
-            _parts(hidden.flatten(0, -2), back.view(-1, back.shape[-1])),
-            _parts(log_p.view(-1, 1), log_p.view(-1)),
-            strict=True,
-        )
-        for (rows, out), (_, total) in flat:
-            logits = self._logits(rows)
-            total -= softplus(logits).sum(-1)
-            torch.mm(logits.sigmoid_(), self.decoder.output_weight.mT, out=out)
-        return log_p, self._through(z, hidden, back)
+        return self._evaluate(z, True, True)
+
+    def _evaluate(self, z: Tensor, want_log_p: bool, want_score: bool) -> tuple[Tensor, Tensor]:
+        """Return log p(x, z) and the score, each left unset where it is not wanted."""
+        w, b, v, c = self._weights
+        batch = torch.broadcast_shapes(z.shape[:-2], self.images.shape[:-1])
+        z = z.expand(*batch, *z.shape[-2:])
+        shape, n = z.shape, z.shape[-2]
+        flat = z.reshape(-1, n, self.dim)
+        pulled = self._pulled.expand(*batch, 1, len(b)).reshape(-1, 1, len(b))
+        at_bias = (self.images @ c).expand(batch).reshape(-1, 1)
+        log_p, score = flat.new_empty(flat.shape[:2]), flat.new_empty(flat.shape)
+        for at in _pieces(len(flat), n):
+            part, own = flat[at], pulled[at[0]]
+            rows = part.reshape(-1, self.dim)
+            hidden = torch.addmm(b, rows, w).mul_(2).sigmoid_().mul_(2).sub_(1)  # tanh, but faster
+            by_image = hidden.view(*part.shape[:2], -1)
+            pixels = torch.addmm(c, hidden, v)
+            if want_log_p:
+                # softplus(l) = max(l, 0) - log σ(|l|), and σ(|l|) is the larger of σ(l), 1 - σ(l)
+                total = pixels.clamp(min=0).sum(-1)
+                pixels.sigmoid_()
+                total -= torch.maximum(pixels, 1 - pixels).log_().sum(-1)
+                prior = -0.5 * (part.square().sum(-1) + self.dim * math.log(2 * math.pi))
+                along = (by_image @ own.mT).squeeze(-1) + at_bias[at[0]]
+                log_p[at] = along + prior - total.view(part.shape[:2])
+            else:
+                pixels.sigmoid_()
+            if want_score:
+                back = torch.mm(pixels, v.mT).view(by_image.shape)
+                back.sub_(own).mul_(by_image.square_().sub_(1))
+                score[at] = (back.view(len(rows), -1) @ w.mT).view(part.shape).sub_(part)
+        return log_p.view(shape[:-1]), score.view(shape)
 
     @cached_property
     def _pulled(self) -> Tensor:
@@ -143,27 +154,10 @@ class DecoderPosterior:
         net = self.decoder
         return net.hidden_weight, net.hidden_bias, net.output_weight, net.output_bias
 
-    def _hidden(self, z: Tensor) -> Tensor:
-        w, b, _, _ = self._weights
-        return torch.addmm(b, z.reshape(-1, self.dim), w).tanh_().view(*z.shape[:-1], len(b))
 
-    def _logits(self, hidden: Tensor) -> Tensor:
-        _, _, v, c = self._weights
-        return torch.addmm(c, hidden, v)
-
-    def _linear(self, z: Tensor, hidden: Tensor) -> Tensor:
-        """log N(z; 0, I) + xᵀl, all of log p(x, z) but the softplus; contiguous."""
-        at_bias = (self.images @ self.decoder.output_bias).unsqueeze(-1)
-        along = (hidden @ self._pulled.mT).squeeze(-1)
-        prior = -0.5 * (z.square().sum(-1) + self.dim * math.log(2 * math.pi))
-        return (along + at_bias + prior).contiguous()
-
-    def _through(self, z: Tensor, hidden: Tensor, back: Tensor) -> Tensor:
-        """W (1 - tanh²)(V x - V σ(l)) - z, given V σ(l) in `back`, which is overwritten."""
-        back.neg_().add_(self._pulled).mul_(1 - hidden.square())
-        return (back.flatten(0, -2) @ self.decoder.hidden_weight.mT).view(z.shape).sub_(z)
-
-
-def _parts(rows: Tensor, out: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Pair pieces of at most `ROWS` rows."""
-    return zip(rows.split(ROWS), out.split(ROWS), strict=True)
+def _pieces(n_images: int, n: int) -> Iterator[tuple[slice, slice]]:
+    """Cut (images, particles) into pieces of at most `ROWS` particles: whole images if they fit."""
+    images, particles = max(1, ROWS // max(1, n)), max(1, min(n, ROWS))
+    for i in range(0, n_images, images):
+        for j in range(0, n, particles):
+            yield slice(i, i + images), slice(j, j + particles)

@@ -83,6 +83,43 @@ def test_huge_logits_are_safe():
     assert torch.isfinite(score).all()
 
 
+def test_saturated_pixels_are_exact_to_rounding():
+    """A pixel of l = ±25 that agrees with x still adds -log(1 + e^-25), about -1.4e-11."""
+    net, x = weights(), torch.tensor([1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0])
+    net.output_weight = torch.zeros(5, 7)
+    for size in (19.0, 21.0, 25.0, 200.0):
+        net.output_bias = size * (2 * x - 1)
+        z = torch.zeros(1, 3)
+        target = DecoderPosterior(net, x)
+        likelihood = target.log_prob(z) - target.prior().log_prob(z)
+        expected = -7 * torch.log1p(torch.tensor(-size).exp())
+        torch.testing.assert_close(likelihood, expected.expand(1), atol=2e-14, rtol=0)
+
+
+def test_axes_of_images_and_latents_broadcast():
+    net, images, z = weights(), pictures(4, 7), latents(3, 1, 6, 3)
+    for a, b in ((images, z), (images[0], z), (images, z[0, 0])):
+        target = DecoderPosterior(net, a)
+        log_p, score = target.log_prob_and_score(b)
+        expected = by_definition(net, a, b)
+        torch.testing.assert_close(log_p, expected)
+        assert score.shape == (*expected.shape, 3)
+        torch.testing.assert_close(score, target.score(b.expand(score.shape)))
+
+
+def test_evidence_from_weights_is_that_of_quadrature():
+    """At d = 1, log p(x) by the trapezoidal rule, and by importance sampling from the prior."""
+    target = DecoderPosterior(weights(dim=1), pictures(3, 7))
+    grid = torch.linspace(-12, 12, 4001).unsqueeze(-1)
+    z = torch.trapezoid(target.log_prob(grid.expand(3, -1, 1)).exp(), grid.squeeze(-1))
+    prior, g = target.prior(), torch.Generator().manual_seed(3)
+    draws = prior.sample((3, 20000), g)
+    ratio = (target.log_prob(draws) - prior.log_prob(draws)).exp() / z.unsqueeze(-1)
+    error = ratio.std(-1) / 20000**0.5
+    assert ((ratio.mean(-1) - 1).abs() < 4 * error).all()
+    assert (error < 0.05).all()
+
+
 def test_single_precision_is_near_double():
     images, z = pictures(4, 60), latents(4, 8, 10)
     exact = DecoderPosterior(weights(10, 50, 60), images).log_prob_and_score(z)
