@@ -28,6 +28,8 @@ from steinis_lib.summaries import (
     algorithm_checks,
     gmm_convergence,
     gmm_estimation,
+    rbm_partition,
+    vae_likelihood,
 )
 
 LEDGER = results.ROOT / "data" / "claims.yaml"
@@ -54,6 +56,12 @@ STATISTICS: dict[str, Callable[[xr.DataTree], Estimate]] = {
     "warped-kl": adaptive_comparison.warped_kl,
     "adaptive-is-kl": adaptive_comparison.adaptive_is_kl,
     "refine-adaptive-is": adaptive_comparison.refine_adaptive_is,
+    "rbm-steinis-hais": rbm_partition.steinis_to_hais,
+    "rbm-ais-slower": rbm_partition.ais_to_slower,
+    "rbm-hais-ais": rbm_partition.ais_to_hais,
+    "vae-steinis-hais": vae_likelihood.steinis_ahead,
+    "vae-ais-slower": vae_likelihood.ais_behind,
+    "vae-hais-ten": vae_likelihood.ten_ahead,
 }
 """Claim id → the statistic that tests it, from the result of the claim's experiment."""
 
