@@ -7,11 +7,12 @@ leaders, followers are independent draws from q_ℓ, so p̄/q_ℓ are ordinary i
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
+from steinis_lib.annealing import fork, resume
 from steinis_lib.checks import check_finite, check_log_density, check_particles
 from steinis_lib.importance import ImportanceSample
 from steinis_lib.kernels import RBF, Kernel
@@ -37,6 +38,8 @@ class SteinISState:
     n_folds
         How often a follower met a non-positive determinant so far, int64 ``(*batch,)``. If not
         zero, some map was not one-to-one, and Ẑ is biased upwards.
+    rng
+        The state of the run's own random generator, uint8; empty where nothing is drawn.
     """
 
     leaders: Tensor
@@ -44,6 +47,7 @@ class SteinISState:
     log_q: Tensor
     transition: Tensor
     n_folds: Tensor
+    rng: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.uint8))
 
 
 @dataclass(frozen=True)
@@ -83,12 +87,22 @@ class SteinIS:
     determinant
         "exact" (default, keeps Ẑ unbiased), "first-order", or the paper's "switch" between them
         at ε = 0.1; see `StepMap.with_log_det`.
+    leaders_per_step
+        So many leaders, drawn anew for each transition, build its map; it moves them all. Leaders
+        are then a pool: a large one keeps the maps from fitting the accidents of a few particles,
+        and only those drawn need scores (the random batches of Jin, Li & Liu 2020). None
+        (default): all leaders build every map, as in Algorithm 1.
     """
 
     target: Target
     kernel: Kernel = field(default_factory=RBF)
     step_size: Callable[[int], float] = field(default_factory=StepSize)
     determinant: Determinant = "exact"
+    leaders_per_step: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.leaders_per_step is not None and self.leaders_per_step < 2:
+            raise ValueError(f"leaders_per_step must be at least 2, got {self.leaders_per_step}")
 
     def init(
         self,
@@ -103,14 +117,21 @@ class SteinIS:
             raise ValueError(f"q0 has d={q0.dim}, but the target has d={self.target.dim}")
         leaders = q0.sample((*batch_shape, n_leaders), generator)
         followers = q0.sample((*batch_shape, n_followers), generator)
-        return self.start(leaders, followers, q0.log_prob(followers))
+        return self.start(leaders, followers, q0.log_prob(followers), generator)
 
-    def start(self, leaders: Tensor, followers: Tensor, log_q: Tensor) -> SteinISState:
+    def start(
+        self,
+        leaders: Tensor,
+        followers: Tensor,
+        log_q: Tensor,
+        generator: torch.Generator | None = None,
+    ) -> SteinISState:
         """Start from given particles: any leaders, and followers whose log-density is known.
 
         The weights are valid if followers are drawn from that density, independently of leaders.
+        `generator` seeds the choice of leaders; needed with `leaders_per_step`.
         """
-        check_particles(leaders, "leaders", self.target.dim, at_least=2)
+        check_particles(leaders, "leaders", self.target.dim, at_least=self.leaders_per_step or 2)
         check_particles(followers, "followers", self.target.dim)
         if log_q.shape != followers.shape[:-1]:
             raise ValueError(
@@ -119,12 +140,18 @@ class SteinIS:
             )
         check_log_density(log_q, "log q_0")
         folds = torch.zeros(followers.shape[:-2], dtype=torch.int64, device=followers.device)
-        return SteinISState(leaders, followers, log_q, torch.tensor(0), folds)
+        state = SteinISState(leaders, followers, log_q, torch.tensor(0), folds)
+        if self.leaders_per_step is None:
+            return state
+        if generator is None:
+            raise ValueError("leaders_per_step draws leaders: start needs a generator")
+        return replace(state, rng=fork(generator))
 
     def step(self, state: SteinISState) -> tuple[SteinISState, SteinISInfo]:
         """One transition: build the map from leaders, push all through it, update log q."""
         epsilon = self.step_size(int(state.transition))
-        step_map = build(self.target, state.leaders, self.kernel, epsilon)
+        chosen, rng = self._choose(state)
+        step_map = build(self.target, chosen, self.kernel, epsilon)
         leaders = step_map(state.leaders)
         followers, log_abs_det, positive = step_map.with_log_det(state.followers, self.determinant)
         check_finite(leaders, "a leader")
@@ -136,6 +163,7 @@ class SteinIS:
             log_q=state.log_q - log_abs_det,
             transition=state.transition + 1,
             n_folds=state.n_folds + folds,
+            rng=rng,
         )
         return new, SteinISInfo(epsilon, log_abs_det, folds, step_map)
 
@@ -173,6 +201,18 @@ class SteinIS:
             if on_step is not None:
                 on_step(state, info)
         return state
+
+    def _choose(self, state: SteinISState) -> tuple[Tensor, Tensor]:
+        """Return the leaders that build the next map, and the generator's state after that."""
+        if self.leaders_per_step is None:
+            return state.leaders, state.rng
+        x = state.leaders
+        generator = resume(state.rng, x.device)
+        u = torch.rand(x.shape[:-1], generator=generator, device=x.device)
+        index = u.argsort(-1)[..., : self.leaders_per_step, None].expand(
+            *x.shape[:-2], self.leaders_per_step, x.shape[-1]
+        )
+        return x.gather(-2, index), generator.get_state()
 
     def importance_sample(self, state: SteinISState) -> ImportanceSample:
         """Return the followers with log w = log p̄ - log q_ℓ (the weights of section 3).

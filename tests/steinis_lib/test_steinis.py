@@ -149,3 +149,96 @@ def test_nonsense_is_refused_with_the_particle(skewed, wide, generator):
         sampler.start(leaders, torch.zeros(2, 2), torch.zeros(3))
     with pytest.raises(ValueError, match="fraction"):
         sampler.run(sampler.init(wide, 3, 3, generator), 1, ess_threshold=60)
+
+
+def pooled(skewed, per_step=12, **settings):
+    return SteinIS(
+        skewed, RBF(multiplier=2.0), StepSize(0.1), leaders_per_step=per_step, **settings
+    )
+
+
+def test_a_pool_moves_whole_by_maps_of_some_of_it(skewed, wide, generator):
+    """Each map is built from different leaders of the pool, as many as asked for."""
+    sampler = pooled(skewed)
+    state = sampler.init(wide, 40, 5, generator, (3,))
+    seen = []
+    for _ in range(4):
+        new, info = sampler.step(state)
+        used = info.step_map.leaders
+        assert used.shape == (3, 12, 2)
+        for i in range(3):
+            distance = torch.cdist(used[i], state.leaders[i])
+            index = distance.argmin(-1)
+            assert (distance.amin(-1) < 1e-6).all()
+            assert len(set(index.tolist())) == 12  # without replacement
+            seen.append(tuple(sorted(index.tolist())))
+        torch.testing.assert_close(new.leaders, info.step_map(state.leaders))
+        torch.testing.assert_close(new.followers, info.step_map(state.followers))
+        state = new
+    assert len(set(seen)) == 12  # other ones in each problem and each transition
+
+
+def test_every_leader_of_a_pool_is_as_likely(skewed, wide, generator):
+    sampler = pooled(skewed, 3)
+    state = sampler.init(wide, 10, 2, generator, (4000,))
+    used = sampler.step(state)[1].step_map.leaders
+    counts = (torch.cdist(used, state.leaders) < 1e-6).double().sum((0, 1))
+    expected = 4000 * 3 / 10
+    assert ((counts - expected).square() / (expected * 0.7)).max() < 16  # 4 sigma
+
+
+def test_z_is_unbiased_with_a_pool(skewed, wide, generator):
+    sampler = pooled(skewed)
+    state = sampler.run(sampler.init(wide, 60, 40, generator, (400,)), 25)
+    ratio = (sampler.importance_sample(state).log_z - skewed.log_z).exp()
+    error = ratio.std() / 20
+    assert state.n_folds.sum() == 0
+    assert error < 0.02
+    assert abs(ratio.mean() - 1) < 4 * error
+
+
+def test_a_pool_overfits_less_than_its_batch_alone(skewed, wide, generator):
+    """After many transitions: KL of followers, with as many scores, is lower with the pool."""
+    kl = []
+    for sampler, n in ((pooled(skewed), 400), (pooled(skewed, None), 12)):
+        state = sampler.run(sampler.init(wide, n, 100, generator, (20,)), 150)
+        log_w = sampler.importance_sample(state).log_w
+        kl.append(float(skewed.log_z - log_w.mean()))
+    assert kl[0] < 0.5 * kl[1]
+
+
+def test_a_pooled_run_resumes_bit_for_bit(skewed, wide, tmp_path):
+    from steinis_lib import SteinISState, load_state, save_state
+
+    sampler = pooled(skewed)
+    start = sampler.init(wide, 40, 5, torch.Generator().manual_seed(3))
+    whole = sampler.run(start, 6)
+    half = sampler.run(start, 3)
+    save_state(half, tmp_path / "state.safetensors")
+    torch.rand(7)  # other draws elsewhere do not matter
+    assert same(sampler.run(load_state(SteinISState, tmp_path / "state.safetensors"), 3), whole)
+    assert not same(
+        sampler.run(sampler.init(wide, 40, 5, torch.Generator().manual_seed(4)), 6), whole
+    )
+
+
+def test_a_whole_pool_is_algorithm_1(skewed, wide):
+    """With as many leaders per step as there are, only their order differs."""
+    runs = []
+    for per_step in (None, 20):
+        sampler = pooled(skewed, per_step)
+        state = sampler.init(wide, 20, 5, torch.Generator().manual_seed(3))
+        runs.append(sampler.run(state, 5))
+    torch.testing.assert_close(runs[0].followers, runs[1].followers)
+    torch.testing.assert_close(runs[0].log_q, runs[1].log_q)
+    assert runs[0].rng.numel() == 0
+
+
+def test_a_pool_is_refused_where_it_cannot_work(skewed, wide, generator):
+    with pytest.raises(ValueError, match="at least 2, got 1"):
+        pooled(skewed, 1)
+    with pytest.raises(ValueError, match="needs at least 12 particles, got 5"):
+        pooled(skewed).init(wide, 5, 5, generator)
+    x = torch.randn(20, 2)
+    with pytest.raises(ValueError, match="start needs a generator"):
+        pooled(skewed).start(x, x, wide.log_prob(x))
