@@ -15,6 +15,7 @@ NOTEBOOKS: dict[str, Path] = {
     "gmm-estimation": results.ROOT / "notebooks" / "02_gmm_estimation.ipynb",
     "adaptive-comparison": results.ROOT / "notebooks" / "03_adaptive_is.ipynb",
     "rbm": results.ROOT / "notebooks" / "04_rbm.ipynb",
+    "vae": results.ROOT / "notebooks" / "05_vae.ipynb",
 }
 """Experiment → the notebook that tells it; the notebook's parameters are the experiment's."""
 
