@@ -15,21 +15,19 @@ import xarray as xr
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from steinis_lib.ais import AIS, Langevin
-from steinis_lib.annealing import linear
 from steinis_lib.engine import Experiment, Task, stream
 from steinis_lib.experiments.settings import (
     Setting,
+    annealing,
     annealing_candidates,
     chosen,
     tuning_record,
 )
-from steinis_lib.hais import HAIS
 from steinis_lib.importance import ImportanceSample
 from steinis_lib.kernels import RBF
 from steinis_lib.parameters import Parameters
 from steinis_lib.path_integration import PathIntegration
-from steinis_lib.pilots import Annealing, annealing_pilot, steinis_pilot
+from steinis_lib.pilots import annealing_pilot, steinis_pilot
 from steinis_lib.plain import direct_sampling, importance_sampling
 from steinis_lib.schedules import StepSize
 from steinis_lib.steinis import SteinIS
@@ -195,7 +193,7 @@ def _draw(
         return sampler.importance_sample(sampler.run(state, p.n_transitions))
     kind = "ais" if method == "ais-unadjusted" else method  # it takes the unbiased one's step
     setting = chosen(records[kind])
-    chain = _annealing(p, target, method, setting)
+    chain = annealing(target, _q0(), method, setting, p.n_transitions)
     return chain.importance_sample(chain.run(chain.init(shape[1], generator, shape[:1])))
 
 
@@ -233,7 +231,9 @@ def _tune(p: GMMEstimation, mixture: str, method: str) -> list[Trial[Setting]]:
         )  # fmt: skip
         cost = p.n_transitions * p.n_leaders
     else:
-        pilot = annealing_pilot(lambda s: _annealing(p, target, method, s), n, generator, batch)
+        pilot = annealing_pilot(
+            lambda s: annealing(target, _q0(), method, s, p.n_transitions), n, generator, batch
+        )
         cost = (p.n_transitions + 1) * n
     options = candidates(method)
     return tune(options, pilot, 2 * len(options) * p.tuning_repeats * cost)[1]
@@ -254,14 +254,6 @@ def _q0() -> Gaussian:
 
 def _steinis(target: GaussianMixture, s: Setting) -> SteinIS:
     return SteinIS(target, RBF(multiplier=s.multiplier or 1.0), StepSize(s.alpha, s.beta or 0.0))
-
-
-def _annealing(p: GMMEstimation, target: GaussianMixture, method: str, s: Setting) -> Annealing:
-    schedule = linear(p.n_transitions)
-    if method.startswith("hais"):
-        return HAIS(target, _q0(), schedule, s.alpha, refresh=s.refresh or 1.0)
-    langevin: Langevin = "unadjusted" if method == "ais-unadjusted" else "kernel-ratio"
-    return AIS(target, _q0(), schedule, s.alpha, langevin)
 
 
 def _functions(w: Tensor, b: Tensor) -> Callable[[Tensor], Tensor]:

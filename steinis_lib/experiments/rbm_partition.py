@@ -18,15 +18,18 @@ import xarray as xr
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from steinis_lib.ais import AIS, Langevin
-from steinis_lib.annealing import linear
 from steinis_lib.engine import Experiment, Task, stream
-from steinis_lib.experiments.settings import Setting, annealing_candidates, chosen, tuning_record
-from steinis_lib.hais import HAIS
+from steinis_lib.experiments.settings import (
+    Setting,
+    annealing,
+    annealing_candidates,
+    chosen,
+    tuning_record,
+)
 from steinis_lib.importance import ImportanceSample
 from steinis_lib.kernels import RBF
 from steinis_lib.parameters import Parameters
-from steinis_lib.pilots import Annealing, annealing_pilot, steinis_pilot
+from steinis_lib.pilots import annealing_pilot, steinis_pilot
 from steinis_lib.plain import importance_sampling
 from steinis_lib.rbm import GaussBernoulliRBM, random_rbm
 from steinis_lib.schedules import StepSize
@@ -160,7 +163,7 @@ def run_task(
         every = condition == "standard" and dim == p.dims[-1]
         found = {}
         for k in p.transitions if every else p.transitions[-1:]:
-            chain = _annealing(target, q0, method, setting, k)
+            chain = annealing(target, q0, method, setting, k)
             end = chain.run(chain.init(p.n_followers, generator, (count,)))
             found[k] = _measured(target, chain.importance_sample(end))
     return _dataset(found, range(first, first + count), condition, target)
@@ -306,9 +309,9 @@ def _tune(p: RBMPartition, condition: str, method: str, dim: int) -> list[Trial[
         cost = k * p.n_leaders
     else:
         pilot = annealing_pilot(
-            lambda s: _annealing(target, q0, method, s, k), p.n_followers, generator
+            lambda s: annealing(target, q0, method, s, k), p.n_followers, generator
         )
-        cost = _annealing(target, q0, method, Setting(1.0), k).gradients * p.n_followers
+        cost = annealing(target, q0, method, Setting(1.0), k).gradients * p.n_followers
     options = candidates(method)
     return tune(options, pilot, len(options) * p.tuning_repeats * cost)[1]
 
@@ -330,17 +333,6 @@ def _steinis(target: GaussBernoulliRBM, s: Setting) -> SteinIS:
     """SteinIS with first-order determinants: exact ones cost d/2 times as much at d = 100."""
     kernel = RBF(multiplier=s.multiplier or 1.0)
     return SteinIS(target, kernel, StepSize(s.alpha, s.beta or 0.0), "first-order")
-
-
-def _annealing(
-    target: GaussBernoulliRBM, q0: Gaussian, method: str, s: Setting, n_transitions: int
-) -> Annealing:
-    schedule = linear(n_transitions)
-    if method.startswith("hais"):
-        leapfrogs = 10 if method == "hais-10l" else 1
-        return HAIS(target, q0, schedule, s.alpha, leapfrogs, s.refresh or 1.0)
-    langevin: Langevin = "unadjusted" if method == "ais-unadjusted" else "kernel-ratio"
-    return AIS(target, q0, schedule, s.alpha, langevin)
 
 
 EXPERIMENT = Experiment(NAME, RBMPartition, tasks, run_task, pilots)

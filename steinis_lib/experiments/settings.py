@@ -1,4 +1,4 @@
-"""Candidates of the tuning, and how an experiment keeps what the tuning of a method found.
+"""Candidates of the tuning, what is made of one, and how an experiment keeps what tuning found.
 
 Every tuned method of an experiment has twelve candidates, so that all have the same budget.
 """
@@ -11,6 +11,11 @@ from dataclasses import asdict, dataclass
 
 import xarray as xr
 
+from steinis_lib.ais import AIS, Langevin
+from steinis_lib.annealing import ScoredProposal, linear
+from steinis_lib.hais import HAIS
+from steinis_lib.pilots import Annealing
+from steinis_lib.targets import Target
 from steinis_lib.tuning import Trial
 
 
@@ -50,6 +55,22 @@ def annealing_candidates(method: str, smallest: float = 0.05) -> list[Setting]:
     if method.endswith("partial"):
         return [Setting(e, refresh=g) for e in steps[1::2] for g in (0.1, 0.4)]
     return [Setting(e, refresh=1.0) for e in steps]
+
+
+def annealing(
+    target: Target, q0: ScoredProposal, method: str, setting: Setting, n_transitions: int
+) -> Annealing:
+    """Return AIS or HAIS on a linear schedule.
+
+    The name of a method says its kind: "hais…", with ten leapfrog steps if it ends in "10l";
+    "ais-unadjusted", AIS with plain weights; any other is AIS with kernel-ratio weights.
+    """
+    schedule = linear(n_transitions)
+    if method.startswith("hais"):
+        leapfrogs = 10 if method.endswith("10l") else 1
+        return HAIS(target, q0, schedule, setting.alpha, leapfrogs, setting.refresh or 1.0)
+    langevin: Langevin = "unadjusted" if method == "ais-unadjusted" else "kernel-ratio"
+    return AIS(target, q0, schedule, setting.alpha, langevin)
 
 
 def tuning_record(trials: Sequence[Trial[Setting]]) -> xr.Dataset:

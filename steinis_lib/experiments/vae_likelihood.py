@@ -18,17 +18,22 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from steinis_lib import mnist, vae
-from steinis_lib.ais import AIS, Langevin
 from steinis_lib.annealing import linear
 from steinis_lib.bdmc import bidirectional
 from steinis_lib.decoder import DecoderPosterior
 from steinis_lib.engine import Experiment, Task, stream
-from steinis_lib.experiments.settings import Setting, annealing_candidates, chosen, tuning_record
+from steinis_lib.experiments.settings import (
+    Setting,
+    annealing,
+    annealing_candidates,
+    chosen,
+    tuning_record,
+)
 from steinis_lib.hais import HAIS
 from steinis_lib.importance import ImportanceSample
 from steinis_lib.kernels import RBF
 from steinis_lib.parameters import Parameters
-from steinis_lib.pilots import Annealing, annealing_pilot, steinis_pilot
+from steinis_lib.pilots import annealing_pilot, steinis_pilot
 from steinis_lib.plain import importance_sampling
 from steinis_lib.schedules import StepSize
 from steinis_lib.steinis import SteinIS
@@ -181,7 +186,7 @@ def run_task(
             found[k]["n_folds"] = state.n_folds
     else:
         for k in points:
-            chain = _annealing(target, q0, method, setting, k)
+            chain = annealing(target, q0, method, setting, k)
             end = chain.run(chain.init(p.n_followers, generator, (count,)))
             cost = chain.gradients * p.n_followers
             found[k] = _measured(chain.importance_sample(end), cost)
@@ -300,9 +305,9 @@ def _tune(p: VAELikelihood, model: VAE, cell: str, method: str) -> list[Trial[Se
         cost = k * p.n_leaders
     else:
         pilot = annealing_pilot(
-            lambda s: _annealing(target, q0, method, s, k), p.n_followers, generator
+            lambda s: annealing(target, q0, method, s, k), p.n_followers, generator
         )
-        cost = _annealing(target, q0, method, Setting(1.0), k).gradients * p.n_followers
+        cost = annealing(target, q0, method, Setting(1.0), k).gradients * p.n_followers
     options = candidates(method)
     return tune(options, pilot, len(options) * p.tuning_images * cost)[1]
 
@@ -311,17 +316,6 @@ def _steinis(target: DecoderPosterior, s: Setting) -> SteinIS:
     kernel = RBF(multiplier=s.multiplier or 1.0)
     steps = StepSize(s.alpha, s.beta or 0.0)
     return SteinIS(target, kernel, steps, "exact" if target.dim <= EXACT_UP_TO else "first-order")
-
-
-def _annealing(
-    target: DecoderPosterior, q0: Gaussian, method: str, s: Setting, n_transitions: int
-) -> Annealing:
-    schedule = linear(n_transitions)
-    if method.startswith("hais"):
-        leapfrogs = 10 if method == "hais-10l" else 1
-        return HAIS(target, q0, schedule, s.alpha, leapfrogs, s.refresh or 1.0)
-    langevin: Langevin = "unadjusted" if method == "ais-unadjusted" else "kernel-ratio"
-    return AIS(target, q0, schedule, s.alpha, langevin)
 
 
 EXPERIMENT = Experiment(NAME, VAELikelihood, tasks, run_task, pilots)
