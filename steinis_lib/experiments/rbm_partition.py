@@ -24,23 +24,26 @@ from steinis_lib.experiments.settings import (
     annealing,
     annealing_candidates,
     chosen,
+    steinis,
+    tune_on_problems,
     tuning_record,
 )
 from steinis_lib.importance import ImportanceSample
 from steinis_lib.kernels import RBF
+from steinis_lib.maps import Determinant
 from steinis_lib.parameters import Parameters
-from steinis_lib.pilots import annealing_pilot, steinis_pilot
 from steinis_lib.plain import importance_sampling
 from steinis_lib.rbm import GaussBernoulliRBM, random_rbm
-from steinis_lib.schedules import StepSize
-from steinis_lib.steinis import SteinIS, SteinISInfo, SteinISState
+from steinis_lib.steinis import SteinISInfo, SteinISState
 from steinis_lib.targets import Gaussian
-from steinis_lib.tuning import Pilot, Trial, tune
+from steinis_lib.tuning import Trial
 
 NAME = "rbm"
 CONDITIONS = ("standard", "matched", "fixed")
 TUNED = ("steinis", "steinis-wide", "hais-1l", "hais-1l-partial", "hais-10l", "ais")
 METHODS = ("is", *TUNED, "ais-unadjusted")
+DETERMINANT: Determinant = "first-order"
+"""Exact ones cost more than ten times as much at d = 100."""
 CHECK_MULTIPLIER = 20.0
 """Of the bandwidth, where determinants are compared: the widest kernel has the largest ∇φ."""
 
@@ -184,7 +187,7 @@ def _steinis_curve(
     generator: torch.Generator,
 ) -> dict[int, dict[str, Tensor]]:
     """Run SteinIS once and measure it at every number of transitions."""
-    sampler = _steinis(target, setting)
+    sampler = steinis(target, setting, DETERMINANT)
     state = sampler.init(q0, p.n_leaders, p.n_followers, generator, tuple(target.bias_x.shape[:-1]))
     found = {}
     kernel_values: Tensor
@@ -260,7 +263,7 @@ def _determinants(p: RBMPartition, task: Task) -> xr.Dataset:
     generator = stream(p.seed, NAME, task.method, task.chunk)
     found: dict[str, list[list[float]]] = {}
     for epsilon in p.determinant_steps:
-        sampler = _steinis(target, Setting(epsilon, 0.0, CHECK_MULTIPLIER))
+        sampler = steinis(target, Setting(epsilon, 0.0, CHECK_MULTIPLIER), DETERMINANT)
         state = sampler.init(
             initial("standard", target), p.n_leaders, p.n_followers, generator, (1,)
         )
@@ -301,19 +304,10 @@ def _tune(p: RBMPartition, condition: str, method: str, dim: int) -> list[Trial[
     models = stream(p.seed, NAME, f"pilot-models-{dim}", 0)
     target = random_rbm(dim, p.n_hidden, models, batch_shape=(p.tuning_repeats,))
     q0, k = initial(condition, target), p.transitions[-1]
-    pilot: Pilot[Setting]
-    if method.startswith("steinis"):
-        pilot = steinis_pilot(
-            lambda s: _steinis(target, s), q0, p.n_leaders, p.n_followers, k, generator
-        )
-        cost = k * p.n_leaders
-    else:
-        pilot = annealing_pilot(
-            lambda s: annealing(target, q0, method, s, k), p.n_followers, generator
-        )
-        cost = annealing(target, q0, method, Setting(1.0), k).gradients * p.n_followers
-    options = candidates(method)
-    return tune(options, pilot, len(options) * p.tuning_repeats * cost)[1]
+    return tune_on_problems(
+        method, candidates(method), target, q0, p.tuning_repeats, k, generator,
+        n_leaders=p.n_leaders, n_followers=p.n_followers, determinant=DETERMINANT,
+    )  # fmt: skip
 
 
 def _models(p: RBMPartition, condition: str, dim: int, count: int, chunk: int) -> GaussBernoulliRBM:
@@ -327,12 +321,6 @@ def _models(p: RBMPartition, condition: str, dim: int, count: int, chunk: int) -
         )
     models = stream(p.seed, NAME, f"models-{dim}", chunk)
     return random_rbm(dim, p.n_hidden, models, batch_shape=(count,))
-
-
-def _steinis(target: GaussBernoulliRBM, s: Setting) -> SteinIS:
-    """SteinIS with first-order determinants: exact ones cost d/2 times as much at d = 100."""
-    kernel = RBF(multiplier=s.multiplier or 1.0)
-    return SteinIS(target, kernel, StepSize(s.alpha, s.beta or 0.0), "first-order")
 
 
 EXPERIMENT = Experiment(NAME, RBMPartition, tasks, run_task, pilots)

@@ -9,14 +9,19 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
+import torch
 import xarray as xr
 
 from steinis_lib.ais import AIS, Langevin
 from steinis_lib.annealing import ScoredProposal, linear
 from steinis_lib.hais import HAIS
-from steinis_lib.pilots import Annealing
-from steinis_lib.targets import Target
-from steinis_lib.tuning import Trial
+from steinis_lib.kernels import RBF
+from steinis_lib.maps import Determinant
+from steinis_lib.pilots import Annealing, annealing_pilot, steinis_pilot
+from steinis_lib.schedules import StepSize
+from steinis_lib.steinis import SteinIS
+from steinis_lib.targets import Gaussian, Target
+from steinis_lib.tuning import Pilot, Trial, tune
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,44 @@ def annealing(
         return HAIS(target, q0, schedule, setting.alpha, leapfrogs, setting.refresh or 1.0)
     langevin: Langevin = "unadjusted" if method == "ais-unadjusted" else "kernel-ratio"
     return AIS(target, q0, schedule, setting.alpha, langevin)
+
+
+def steinis(target: Target, setting: Setting, determinant: Determinant) -> SteinIS:
+    """Return SteinIS with the bandwidth rule times a multiplier, 1 by default."""
+    steps = StepSize(setting.alpha, setting.beta or 0.0)
+    return SteinIS(target, RBF(multiplier=setting.multiplier or 1.0), steps, determinant)
+
+
+def tune_on_problems(
+    method: str,
+    options: Sequence[Setting],
+    target: Target,
+    q0: Gaussian,
+    n_problems: int,
+    n_transitions: int,
+    generator: torch.Generator,
+    *,
+    n_leaders: int,
+    n_followers: int,
+    determinant: Determinant,
+) -> list[Trial[Setting]]:
+    """Try settings of SteinIS (names starting so), AIS or HAIS on a batch of pilot problems.
+
+    Each problem of ``(n_problems,)`` is one repeat, the same for all settings and methods.
+    """
+    pilot: Pilot[Setting]
+    if method.startswith("steinis"):
+        pilot = steinis_pilot(
+            lambda s: steinis(target, s, determinant),
+            q0, n_leaders, n_followers, n_transitions, generator,
+        )  # fmt: skip
+        cost = n_transitions * n_leaders
+    else:
+        pilot = annealing_pilot(
+            lambda s: annealing(target, q0, method, s, n_transitions), n_followers, generator
+        )
+        cost = annealing(target, q0, method, options[0], n_transitions).gradients * n_followers
+    return tune(options, pilot, len(options) * n_problems * cost)[1]
 
 
 def tuning_record(trials: Sequence[Trial[Setting]]) -> xr.Dataset:

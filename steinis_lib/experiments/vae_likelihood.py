@@ -27,18 +27,17 @@ from steinis_lib.experiments.settings import (
     annealing,
     annealing_candidates,
     chosen,
+    steinis,
+    tune_on_problems,
     tuning_record,
 )
 from steinis_lib.hais import HAIS
 from steinis_lib.importance import ImportanceSample
-from steinis_lib.kernels import RBF
+from steinis_lib.maps import Determinant
 from steinis_lib.parameters import Parameters
-from steinis_lib.pilots import annealing_pilot, steinis_pilot
 from steinis_lib.plain import importance_sampling
-from steinis_lib.schedules import StepSize
-from steinis_lib.steinis import SteinIS
 from steinis_lib.targets import Gaussian
-from steinis_lib.tuning import Pilot, Trial, tune
+from steinis_lib.tuning import Trial
 from steinis_lib.vae import VAE
 
 NAME = "vae"
@@ -177,7 +176,7 @@ def run_task(
         sample = importance_sampling(target, q0, (count, p.n_followers), generator)
         found[0] = _measured(sample, p.n_followers)
     elif method.startswith("steinis"):
-        sampler = _steinis(target, setting)
+        sampler = steinis(target, setting, _determinant(dim))
         state = sampler.init(q0, p.n_leaders, p.n_followers, generator, (count,))
         for k in points:
             state = sampler.run(state, k - int(state.transition))
@@ -297,25 +296,14 @@ def _tune(p: VAELikelihood, model: VAE, cell: str, method: str) -> list[Trial[Se
     target, q0 = DecoderPosterior(model.decoder, images), initial(model, cell, images)
     generator = stream(p.seed, NAME, f"{cell}-{method}-{model.latent_dim}-pilots", 0)
     k = p.tuning_transitions // 10 if method == "hais-10l" else p.tuning_transitions
-    pilot: Pilot[Setting]
-    if method.startswith("steinis"):
-        pilot = steinis_pilot(
-            lambda s: _steinis(target, s), q0, p.n_leaders, p.n_followers, k, generator
-        )
-        cost = k * p.n_leaders
-    else:
-        pilot = annealing_pilot(
-            lambda s: annealing(target, q0, method, s, k), p.n_followers, generator
-        )
-        cost = annealing(target, q0, method, Setting(1.0), k).gradients * p.n_followers
-    options = candidates(method)
-    return tune(options, pilot, len(options) * p.tuning_images * cost)[1]
+    return tune_on_problems(
+        method, candidates(method), target, q0, p.tuning_images, k, generator,
+        n_leaders=p.n_leaders, n_followers=p.n_followers, determinant=_determinant(target.dim),
+    )  # fmt: skip
 
 
-def _steinis(target: DecoderPosterior, s: Setting) -> SteinIS:
-    kernel = RBF(multiplier=s.multiplier or 1.0)
-    steps = StepSize(s.alpha, s.beta or 0.0)
-    return SteinIS(target, kernel, steps, "exact" if target.dim <= EXACT_UP_TO else "first-order")
+def _determinant(dim: int) -> Determinant:
+    return "exact" if dim <= EXACT_UP_TO else "first-order"
 
 
 EXPERIMENT = Experiment(NAME, VAELikelihood, tasks, run_task, pilots)
