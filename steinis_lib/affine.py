@@ -13,12 +13,14 @@ dimension is nothing. Two remedies, which leave the density tracked exactly, as 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
 import torch
 from torch import Tensor
 
+from steinis_lib.determinants import problems
 from steinis_lib.kernels import JacobianForm, Kernel
 
 
@@ -59,6 +61,15 @@ class Linear:
             return phi, None
         gain = gain.unsqueeze(-3)
         return phi, gain if jacobian == "full" else gain.diagonal(dim1=-2, dim2=-1)
+
+    def jacobians(
+        self, y: Tensor, leaders: Tensor, scores: Tensor, at_once: int
+    ) -> tuple[Tensor, Iterator[Tensor]]:
+        """Return φ(y) and ∇φ of `at_once` problems at a time, n = 1; see `Kernel.jacobians`."""
+        phi, gain = self.field(y, leaders, scores, "full")
+        assert gain is not None
+        pieces = problems(gain.squeeze(-3), phi.shape[:-2]).split(at_once)
+        return phi, (piece.unsqueeze(-3).clone() for piece in pieces)
 
     def stein(self, x: Tensor, score_x: Tensor, y: Tensor, score_y: Tensor) -> Tensor:
         """Return κ_p(x_i, y_j) = k s·s' + s·(x - m) + s'·(y - m) + d, eq. 7, ``(*batch, n, m)``."""
@@ -112,7 +123,16 @@ class Sum:
         """Return κ_p(x_i, y_j), ``(*batch, n, m)``."""
         return self._add([kernel.stein(x, score_x, y, score_y) for kernel in self.kernels])
 
-    def _add(self, values: list[Tensor]) -> Tensor:
+    def jacobians(
+        self, y: Tensor, leaders: Tensor, scores: Tensor, at_once: int
+    ) -> tuple[Tensor, Iterator[Tensor]]:
+        """Return φ(y) and ∇φ(y) of `at_once` problems at a time; see `Kernel.jacobians`."""
+        fields, jacobians = zip(
+            *(kernel.jacobians(y, leaders, scores, at_once) for kernel in self.kernels), strict=True
+        )
+        return self._add(fields), (self._add(pieces) for pieces in zip(*jacobians, strict=True))
+
+    def _add(self, values: Sequence[Tensor]) -> Tensor:
         total = self.weights[0] * values[0]
         for weight, value in zip(self.weights[1:], values[1:], strict=True):
             total = total + weight * value
@@ -186,6 +206,19 @@ class Whitened:
             outer = scale.unsqueeze(-3)
             d = torch.linalg.solve_triangular(outer, outer @ d, upper=False, left=False)
         return phi @ scale.mT, d
+
+    def jacobians(
+        self, y: Tensor, leaders: Tensor, scores: Tensor, at_once: int
+    ) -> tuple[Tensor, Iterator[Tensor]]:
+        """Return φ(y) and ∇φ(y) of `at_once` problems at a time; see `Kernel.jacobians`."""
+        scale = self._scale()
+        whitened = self._whiten(y), self._whiten(leaders), scores @ scale
+        phi, jacobians = self.kernel.jacobians(*whitened, at_once)
+        eye = torch.eye(scale.shape[-1], dtype=scale.dtype, device=scale.device)
+        inverse = torch.linalg.solve_triangular(scale, eye, upper=False)
+        left, right = (problems(t, phi.shape[:-2]).split(at_once) for t in (scale, inverse))
+        pieces = zip(left, jacobians, right, strict=True)
+        return phi @ scale.mT, (a.unsqueeze(-3) @ j @ b.unsqueeze(-3) for a, j, b in pieces)
 
     def stein(self, x: Tensor, score_x: Tensor, y: Tensor, score_y: Tensor) -> Tensor:
         """Return κ_p of the whitened particles and scores, ``(*batch, n, m)``."""

@@ -7,9 +7,9 @@ A kernel k enters SVGD, SteinIS and KSD through three expressions, each linear i
 * the Stein kernel κ_p(x, y)                                                 (eq. 7).
 
 `Kernel` asks for just these, so that sums of kernels, affine parts, and kernels in whitened
-coordinates are further classes with the same three methods. `fit` lets a kernel take what
-depends on the data (a bandwidth, a metric) from the leaders, and from them alone: the
-followers must not influence the map they are pushed through.
+coordinates are further classes with the same methods. `fit` lets a kernel take what depends on
+the data (a bandwidth, a metric) from the leaders, and from them alone: the followers must not
+influence the map they are pushed through.
 
 For radial kernels k(x, y) = f(‖x - y‖²) all three are matrix products.
 """
@@ -17,11 +17,14 @@ For radial kernels k(x, y) = f(‖x - y‖²) all three are matrix products.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol, Self
 
 import torch
 from torch import Tensor
+
+from steinis_lib.determinants import OuterSum, problems
 
 JacobianForm = Literal["none", "diagonal", "full"]
 
@@ -39,6 +42,16 @@ class Kernel(Protocol):
         """Return φ(y) ``(*batch, n, d)`` and ∇φ(y): ``(*batch, n, d, d)``, its diagonal, or None.
 
         ``∇φ[..., i, a, b] = ∂φ_a/∂y_b`` at particle i.
+        """
+        ...
+
+    def jacobians(
+        self, y: Tensor, leaders: Tensor, scores: Tensor, at_once: int
+    ) -> tuple[Tensor, Iterator[Tensor]]:
+        """Return φ(y), and ∇φ(y) ``(at_once, n, d, d)`` of so many problems of the batch at a time.
+
+        The batch is that of φ(y), its axes flattened to one; the last piece may be shorter. Where
+        ∇φ is the same at all points, n may be 1. The caller may overwrite the pieces.
         """
         ...
 
@@ -68,16 +81,11 @@ def median_distance(x: Tensor) -> Tensor:
     x = x - x.mean(-2, keepdim=True)
     r = squared_distances(x, x)
     r = torch.maximum(r, r.mT)  # round-off must not tell a pair from its mirror image
-    r.diagonal(dim1=-2, dim2=-1).zero_()
-    # Sorted, r is the n zeros of the diagonal and then each pair twice: select, do not sort.
-    r, pairs = r.flatten(-2), n * (n - 1) // 2
-    low = r.kthvalue(n + 2 * ((pairs - 1) // 2) + 1, dim=-1).values
-    if pairs % 2:
-        return low.sqrt()
-    above = r > low.unsqueeze(-1)
-    next_up = r.masked_fill(~above, torch.inf).amin(-1)
-    tied = (~above).sum(-1) > n + 2 * (pairs // 2)
-    return (low.sqrt() + torch.where(tied, low, next_up).sqrt()) / 2
+    i, j = torch.triu_indices(n, n, 1, device=x.device)
+    r, pairs = r.flatten(-2).index_select(-1, n * i + j), n * (n - 1) // 2
+    lower = r.topk(pairs // 2 + 1, largest=False, sorted=False).values
+    middle = lower.topk(2 - pairs % 2).values
+    return middle.sqrt().mean(-1)
 
 
 def median_bandwidth(x: Tensor) -> Tensor:
@@ -139,32 +147,45 @@ class Radial:
         multiplied out, so that sums over leaders are matrix products of weights (n, m) with
         what depends on leaders alone.
         """
-        m = leaders.shape[-2]
+        phi, gradient = self._field(y, leaders, scores, jacobian != "none")
+        if gradient is None:
+            return phi, None
+        return phi, gradient.diagonal() if jacobian == "diagonal" else gradient.full()
+
+    def jacobians(
+        self, y: Tensor, leaders: Tensor, scores: Tensor, at_once: int
+    ) -> tuple[Tensor, Iterator[Tensor]]:
+        """Return φ(y) and ∇φ(y) of `at_once` problems at a time; see `Kernel.jacobians`."""
+        phi, gradient = self._field(y, leaders, scores, True)
+        assert gradient is not None
+        pieces = (problems(t, phi.shape[:-2]).split(at_once) for t in gradient)
+        return phi, (OuterSum(*tensors).full() for tensors in zip(*pieces, strict=True))
+
+    def _field(
+        self, y: Tensor, leaders: Tensor, scores: Tensor, want_gradient: bool
+    ) -> tuple[Tensor, OuterSum | None]:
+        """Return φ(y), and ∇φ(y) not yet multiplied out."""
         centre = leaders.mean(-2, keepdim=True)  # φ is translation invariant; round-off is not
         s, x, y = scores, leaders - centre, y - centre
         f, ratio1, ratio2 = self.profile(squared_distances(y, x), self._h(y))
-        one = torch.ones_like(x[..., :1])
-        if ratio2.shape[-2:] == (1, 1):  # f' and f'' are multiples of f: one product does it all
-            f_s, f_x, f_1, f_o = _product(f, s, x, one, _outer(s + 2 * ratio2 * x, x, jacobian))
-            d_s, d_x, d_1, outer = (ratio1 * sums for sums in (f_s, f_x, f_1, f_o))
+        f, one = f / leaders.shape[-2], torch.ones_like(x[..., :1])
+        if ratio2.shape[-2:] == (1, 1):  # f' and f'' are multiples of f: its sums give all
+            f_s, f_x, f_1 = _product(f, s, x, one)
+            d_s, d_x, d_1 = ratio1 * f_s, ratio1 * f_x, ratio1 * f_1
             dd_x, dd_1 = ratio2 * d_x, ratio2 * d_1
         else:
-            f1 = f * ratio1
-            (f_s,) = _product(f, s)
-            d_s, d_x, d_1, d_o = _product(f1, s, x, one, _outer(s, x, jacobian))
-            dd_x, dd_1, dd_o = _product(f1 * ratio2, x, one, _outer(x, x, jacobian))
-            outer = d_o + 2 * dd_o
-        phi = (f_s + 2 * (d_x - d_1 * y)) / m
-        if jacobian == "none":
+            d, dd, f_s = f * ratio1, f * ratio1 * ratio2, f @ s
+            d_s, d_x, d_1 = _product(d, s, x, one)
+            dd_x, dd_1 = _product(dd, x, one)
+        phi = f_s + 2 * (d_x - d_1 * y)
+        if not want_gradient:
             return phi, None
-        if jacobian == "diagonal":
-            diagonal = outer - (d_s + 2 * dd_x) * y - 2 * y * (dd_x - dd_1 * y) + d_1
-            return phi, diagonal * (-2 / m)
-        full = outer.unflatten(-1, (x.shape[-1], x.shape[-1]))
-        full = full - (d_s + 2 * dd_x).unsqueeze(-1) * y.unsqueeze(-2)
-        full -= 2 * y.unsqueeze(-1) * (dd_x - dd_1 * y).unsqueeze(-2)
-        full.diagonal(dim1=-2, dim2=-1).add_(d_1)
-        return phi, full.mul_(-2 / m)
+        if ratio2.shape[-2:] == (1, 1):
+            weights, a, b = f, -2 * ratio1 * (s + 2 * ratio2 * x), x
+        else:
+            weights, b = torch.cat([d, dd], -1), torch.cat([x, x], -2)
+            a = torch.cat([-2 * s, -4 * x], -2)
+        return phi, OuterSum(weights, a, b, 2 * d_s + 4 * dd_x, 4 * (dd_x - dd_1 * y), y, -2 * d_1)
 
     def stein(self, x: Tensor, score_x: Tensor, y: Tensor, score_y: Tensor) -> Tensor:
         """Return κ_p(x_i, y_j) = f s·s' - 2f'(s - s')·(x - y) - 2d f' - 4 r f'', eq. 7."""
@@ -186,13 +207,6 @@ class Radial:
             raise ValueError("the kernel has no bandwidth yet: call kernel.fit(leaders) first")
         h = torch.as_tensor(self.bandwidth, dtype=like.dtype, device=like.device)
         return h[..., None, None]
-
-
-def _outer(a: Tensor, b: Tensor, form: JacobianForm) -> Tensor:
-    """Rows a_j b_jᵀ flattened, ``(*batch, m, d²)``; only their diagonals, or nothing, as needed."""
-    if form == "none":
-        return a[..., :0]
-    return a * b if form == "diagonal" else (a.unsqueeze(-1) * b.unsqueeze(-2)).flatten(-2)
 
 
 def _product(weights: Tensor, *columns: Tensor) -> tuple[Tensor, ...]:

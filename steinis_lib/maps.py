@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from steinis_lib.checks import check_finite
+from steinis_lib.determinants import log_abs_det, problems
 from steinis_lib.kernels import Kernel
 from steinis_lib.targets import Target
 
@@ -16,6 +17,9 @@ Determinant = Literal["exact", "first-order", "switch"]
 
 SWITCH_BELOW = 0.1
 """The paper's switch (section 5): first-order determinants once ε ≤ 0.1."""
+
+JACOBIANS = 2**19
+"""Numbers in the Jacobians that exist at a time, of whole problems: 2 MB in 32 bits."""
 
 
 @dataclass(frozen=True)
@@ -72,23 +76,36 @@ class StepMap:
         epsilon = self._epsilon(y)
         if determinant == "switch":
             determinant = "first-order" if bool((epsilon <= SWITCH_BELOW).all()) else "exact"
-        if determinant == "first-order":
+        if determinant == "exact":
+            moved, sign, log_det = self._exact(y)
+        elif determinant == "first-order":
             phi, diagonal = self.kernel.field(y, self.leaders, self.scores, "diagonal")
             assert diagonal is not None
             factors = 1 + epsilon * diagonal
-            log_abs_det, sign = factors.abs().log().sum(-1), factors.sign().prod(-1)
-        elif determinant == "exact":
-            phi, jacobian = self.kernel.field(y, self.leaders, self.scores, "full")
-            assert jacobian is not None
-            jacobian = epsilon.unsqueeze(-1) * jacobian
-            jacobian.diagonal(dim1=-2, dim2=-1).add_(1)
-            sign, log_abs_det = _slogdet(jacobian)
+            log_det, sign = factors.abs().log().sum(-1), factors.sign().prod(-1)
+            moved = y + epsilon * phi
         else:
             raise ValueError(
                 f"determinant must be 'exact', 'first-order' or 'switch', got {determinant!r}"
             )
         shape = y.shape[:-1]  # an affine map has one Jacobian for all points
-        return y + epsilon * phi, log_abs_det.expand(shape), (sign > 0).expand(shape)
+        return moved, log_det.expand(shape), (sign > 0).expand(shape)
+
+    def _exact(self, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return T(y), and sign and log|det| of I + ε ∇φ(y), ``(*batch, n)`` or ``(*batch, 1)``."""
+        epsilon = self._epsilon(y)
+        batch = torch.broadcast_shapes(y.shape[:-2], epsilon.shape[:-2])
+        y = y.expand(*batch, *y.shape[-2:])
+        at_once = max(1, JACOBIANS // max(1, y.shape[-2] * y.shape[-1] ** 2))
+        phi, jacobians = self.kernel.jacobians(y, self.leaders, self.scores, at_once)
+        steps = problems(epsilon, phi.shape[:-2]).unsqueeze(-1).split(at_once)
+        found = []
+        for step, jacobian in zip(steps, jacobians, strict=True):
+            jacobian.mul_(step).diagonal(dim1=-2, dim2=-1).add_(1)
+            found.append(torch.stack(log_abs_det(jacobian)))
+        both = torch.cat(found, 1)
+        sign, log_det = both.view(2, *phi.shape[:-2], both.shape[-1])
+        return y + epsilon * phi, sign, log_det
 
     def _epsilon(self, like: Tensor) -> Tensor:
         epsilon = torch.as_tensor(self.step_size, dtype=like.dtype, device=like.device)
@@ -106,14 +123,3 @@ def build(target: Target, leaders: Tensor, kernel: Kernel, step_size: float | Te
     scores = target.score(leaders)
     check_finite(scores, "the target's score")
     return StepMap(leaders, scores, kernel.fit(leaders), step_size)
-
-
-def _slogdet(a: Tensor) -> tuple[Tensor, Tensor]:
-    """Sign and log|det| of ``(*, d, d)``; closed form for d ≤ 2, where LAPACK's calls dominate."""
-    if a.shape[-1] > 2:
-        sign, log_abs_det = torch.linalg.slogdet(a)
-        return sign, log_abs_det
-    det = a[..., 0, 0]
-    if a.shape[-1] == 2:
-        det = det * a[..., 1, 1] - a[..., 0, 1] * a[..., 1, 0]
-    return det.sign(), det.abs().log()

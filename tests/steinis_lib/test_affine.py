@@ -111,6 +111,20 @@ def test_batches_are_independent_problems(name, generator):
 
 
 @pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("at_once", [2, 100])
+def test_jacobians_a_few_problems_at_a_time(name, at_once, generator):
+    y, leaders = points(generator, 5, 4), points(generator, 5, 9)
+    scores = torch.randn(5, 9, 3, generator=generator)
+    kernel = KERNELS[name].fit(leaders)
+    phi, pieces = kernel.jacobians(y, leaders, scores, at_once)
+    pieces = list(pieces)
+    expected = kernel.field(y, leaders, scores, "full")
+    torch.testing.assert_close(phi, expected[0])
+    torch.testing.assert_close(torch.cat(pieces), expected[1])
+    assert [len(piece) for piece in pieces] == ([2, 2, 1] if at_once == 2 else [5])
+
+
+@pytest.mark.parametrize("name", KERNELS)
 def test_log_det_is_that_of_the_map(name, generator):
     y, leaders = points(generator, 5), points(generator, 9)
     scores = torch.randn(9, 3, generator=generator)

@@ -79,6 +79,19 @@ def test_batch_axes_are_independent_problems(kernel, generator):
         torch.testing.assert_close(kappa[b], alone.stein(y[b], y[b], leaders[b], scores[b]))
 
 
+@pytest.mark.parametrize("kernel", [RBF(), IMQ()])
+@pytest.mark.parametrize("at_once", [1, 4, 100])
+def test_jacobians_a_few_problems_at_a_time(kernel, at_once, generator):
+    y, leaders, scores = (points(generator, 2, 3, n, 2) for n in (5, 7, 7))
+    fitted = kernel.fit(leaders)
+    phi, pieces = fitted.jacobians(y, leaders, scores, at_once)
+    pieces = list(pieces)
+    expected = fitted.field(y, leaders, scores, "full")
+    torch.testing.assert_close(phi, expected[0])
+    torch.testing.assert_close(torch.cat(pieces), expected[1].flatten(0, 1))
+    assert {len(piece) for piece in pieces[:-1]} <= {at_once}
+
+
 @settings(deadline=None, max_examples=30)
 @given(st.sampled_from(KERNELS), st.integers(0, 10**6), st.integers(1, 6), st.floats(-1e3, 1e3))
 def test_field_moves_with_a_rotation_and_a_shift(kernel, seed, d, shift):

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from steinis_lib import IMQ, RBF, Gaussian
+from steinis_lib import IMQ, RBF, Gaussian, Linear, maps
 from steinis_lib.maps import StepMap, build
 
 
@@ -14,7 +14,7 @@ def step_map(generator):
     return make
 
 
-@pytest.mark.parametrize("d", [1, 2, 3, 6])
+@pytest.mark.parametrize("d", [1, 2, 3, 6, 20])
 @pytest.mark.parametrize("kernel", [RBF(bandwidth=1.3), IMQ(bandwidth=1.3)])
 def test_exact_log_det_is_that_of_the_map(step_map, d, kernel, generator):
     t = step_map(d, 0.3, kernel)
@@ -72,6 +72,33 @@ def test_step_sizes_may_differ_between_problems(generator):
         alone = build(target, leaders[i], RBF(), float(steps[i])).with_log_det(y[i])
         torch.testing.assert_close(together[0][i], alone[0])
         torch.testing.assert_close(together[1][i], alone[1])
+
+
+@pytest.mark.parametrize("kernel", [RBF(bandwidth=1.3), Linear()])
+def test_a_large_batch_goes_in_pieces_and_gives_the_same(kernel, generator, monkeypatch):
+    y, leaders, scores = (torch.randn(2, 5, n, 3, generator=generator) for n in (4, 8, 8))
+    steps = 0.1 + torch.rand(2, 5, generator=generator)
+    t = StepMap(leaders, scores, kernel.fit(leaders), steps)
+    whole, sizes = t.with_log_det(y), []
+    monkeypatch.setattr(maps, "JACOBIANS", 3 * 4 * 3**2)  # of three problems
+
+    def watched(a):
+        sizes.append(len(a))
+        return log_abs_det(a)
+
+    log_abs_det = maps.log_abs_det
+    monkeypatch.setattr(maps, "log_abs_det", watched)
+    for a, b in zip(t.with_log_det(y), whole, strict=True):
+        assert a.shape == b.shape
+        torch.testing.assert_close(a, b)
+    assert sizes == [3, 3, 3, 1]
+
+
+def test_no_problems_have_no_determinants():
+    nothing = torch.zeros(0, 4, 3)
+    moved, log_abs_det, positive = StepMap(nothing, nothing, RBF(1.3), 0.1).with_log_det(nothing)
+    assert moved.shape == (0, 4, 3)
+    assert log_abs_det.shape == positive.shape == (0, 4)
 
 
 def test_unknown_determinant_is_refused(step_map):
