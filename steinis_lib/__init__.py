@@ -9,19 +9,23 @@ from steinis_lib.affine import Linear, Sum, Whitened
 from steinis_lib.ais import AIS, AISState
 from steinis_lib.annealing import GeometricPath, linear, sigmoidal
 from steinis_lib.bdmc import Bounds, bidirectional
+from steinis_lib.coordinates import InCoordinates
 from steinis_lib.decoder import DecoderPosterior
 from steinis_lib.hais import HAIS, HAISState
 from steinis_lib.importance import ImportanceSample
+from steinis_lib.inexact import CheapScore
 from steinis_lib.inverse import NotInvertibleError, PushForward
 from steinis_lib.kernels import IMQ, RBF, Kernel, median_bandwidth, median_distance
 from steinis_lib.ksd import cross_ksd_squared, ksd_squared
+from steinis_lib.low_discrepancy import sobol_sample
 from steinis_lib.maps import StepMap
 from steinis_lib.mixture_optimum import OptimalWeights, optimal_weights
-from steinis_lib.mixtures import FullMixture
+from steinis_lib.mixtures import FullMixture, defensive
 from steinis_lib.mpmc import MixturePMC, MixturePMCState
 from steinis_lib.path_integration import PathIntegration, PathState
 from steinis_lib.pilots import annealing_pilot, steinis_pilot
 from steinis_lib.plain import direct_sampling, importance_sampling
+from steinis_lib.pullback import PulledBack
 from steinis_lib.rbm import GaussBernoulliRBM, random_rbm
 from steinis_lib.schedules import StepSize
 from steinis_lib.states import load_state, save_state
@@ -50,6 +54,7 @@ __all__ = [
     "AdaptiveIS",
     "AdaptiveISState",
     "Bounds",
+    "CheapScore",
     "DecoderPosterior",
     "FullMixture",
     "GaussBernoulliRBM",
@@ -58,6 +63,7 @@ __all__ = [
     "GeometricPath",
     "HAISState",
     "ImportanceSample",
+    "InCoordinates",
     "Kernel",
     "Linear",
     "LogProb",
@@ -68,6 +74,7 @@ __all__ = [
     "PathIntegration",
     "PathState",
     "Proposal",
+    "PulledBack",
     "PushForward",
     "SVGDState",
     "SteinIS",
@@ -83,6 +90,7 @@ __all__ = [
     "annealing_pilot",
     "bidirectional",
     "cross_ksd_squared",
+    "defensive",
     "direct_sampling",
     "importance_sampling",
     "ksd_squared",
@@ -95,6 +103,7 @@ __all__ = [
     "random_rbm",
     "save_state",
     "sigmoidal",
+    "sobol_sample",
     "steinis_pilot",
     "tune",
 ]

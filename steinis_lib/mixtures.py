@@ -9,6 +9,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from steinis_lib.targets import Gaussian
+
 
 @dataclass(frozen=True)
 class FullMixture:
@@ -119,3 +121,35 @@ class FullMixture:
         whiten = torch.linalg.solve_triangular(self.scale_trils, eye, upper=False)
         shift = (whiten @ self.means.unsqueeze(-1)).squeeze(-1)
         return whiten, shift, self.scale_trils.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+
+
+def defensive(gaussian: Gaussian, inflation: float = 1.5, share: float = 0.1) -> FullMixture:
+    """Return (1 - share) N(m, C) + share N(m, inflation² C), for `gaussian` = N(m, C).
+
+    Weights p̄/q are then at most 1/share times those under the wide part, whose tails are heavier:
+    their variance is finite wherever it is under the wide part alone (Hesterberg 1995).
+
+    Parameters
+    ----------
+    gaussian
+        N(m, C), m of shape ``(*batch, d)``.
+    inflation
+        Factor on standard deviations, above 1.
+    share
+        The wide part's weight, between 0 and 1.
+
+    Raises
+    ------
+    ValueError
+        If `inflation` or `share` is out of range.
+    """
+    if not 1 < inflation < math.inf:
+        raise ValueError(f"inflation must be above 1 and finite, got {inflation}")
+    if not 0 < share < 1:
+        raise ValueError(f"share must be between 0 and 1, both excluded, got {share}")
+    m, tril = gaussian.mean, gaussian.scale_tril
+    return FullMixture(
+        m.new_tensor([1 - share, share]).log(),
+        torch.stack([m, m], -2),
+        torch.stack([tril, inflation * tril], -3),
+    )

@@ -40,6 +40,8 @@ class SteinISState:
         zero, some map was not one-to-one, and Ẑ is biased upwards.
     rng
         The state of the run's own random generator, uint8; empty where nothing is drawn.
+    scores
+        The leaders' scores of the last map, ``(*batch, |A|, d)``; empty unless `score_every` > 1.
     """
 
     leaders: Tensor
@@ -48,6 +50,7 @@ class SteinISState:
     transition: Tensor
     n_folds: Tensor
     rng: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.uint8))
+    scores: Tensor = field(default_factory=lambda: torch.empty(0))
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,10 @@ class SteinIS:
         are then a pool: a large one keeps the maps from fitting the accidents of a few particles,
         and only those drawn need scores (the random batches of Jin, Li & Liu 2020). None
         (default): all leaders build every map, as in Algorithm 1.
+    score_every
+        Take the leaders' scores once in so many transitions, and reuse them in between, although
+        leaders have moved. Maps are less good for it, weights as valid. Not with
+        `leaders_per_step`, where each map has other leaders.
     """
 
     target: Target
@@ -99,10 +106,16 @@ class SteinIS:
     step_size: Callable[[int], float] = field(default_factory=StepSize)
     determinant: Determinant = "exact"
     leaders_per_step: int | None = None
+    score_every: int = 1
 
     def __post_init__(self) -> None:
         if self.leaders_per_step is not None and self.leaders_per_step < 2:
             raise ValueError(f"leaders_per_step must be at least 2, got {self.leaders_per_step}")
+        if self.score_every < 1 or self.score_every > 1 and self.leaders_per_step is not None:
+            raise ValueError(
+                f"score_every must be at least 1, and 1 with leaders_per_step (each map has other "
+                f"leaders, whose scores are not at hand); got {self.score_every}"
+            )
 
     def init(
         self,
@@ -151,7 +164,10 @@ class SteinIS:
         """One transition: build the map from leaders, push all through it, update log q."""
         epsilon = self.step_size(int(state.transition))
         chosen, rng = self._choose(state)
-        step_map = build(self.target, chosen, self.kernel, epsilon)
+        if state.scores.numel() and int(state.transition) % self.score_every:
+            step_map = StepMap(chosen, state.scores, self.kernel.fit(chosen), epsilon)
+        else:
+            step_map = build(self.target, chosen, self.kernel, epsilon)
         leaders = step_map(state.leaders)
         followers, log_abs_det, positive = step_map.with_log_det(state.followers, self.determinant)
         check_finite(leaders, "a leader")
@@ -164,6 +180,7 @@ class SteinIS:
             transition=state.transition + 1,
             n_folds=state.n_folds + folds,
             rng=rng,
+            scores=step_map.scores if self.score_every > 1 else torch.empty(0),
         )
         return new, SteinISInfo(epsilon, log_abs_det, folds, step_map)
 
