@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -29,6 +30,7 @@ from steinis_lib.summaries import (
     gmm_convergence,
     gmm_estimation,
     rbm_partition,
+    running_time,
     vae_likelihood,
 )
 
@@ -62,6 +64,13 @@ STATISTICS: dict[str, Callable[[xr.DataTree], Estimate]] = {
     "vae-steinis-hais": vae_likelihood.steinis_ahead,
     "vae-ais-slower": vae_likelihood.ais_behind,
     "vae-hais-ten": vae_likelihood.ten_ahead,
+    "vae-hais-ten-slower": running_time.ten_to_steinis,
+    **{
+        f"time-{claim}-{dim}": partial(running_time.ratio, ours=method, theirs="hais-1l", dim=dim)
+        for claim, method in (("steinis", "steinis"), ("hais-ten", "hais-10l"), ("ais", "ais"))
+        for dim in (10, 20, 50)
+    },
+    "cost-formula": running_time.cost_formula,
 }
 """Claim id → the statistic that tests it, from the result of the claim's experiment."""
 

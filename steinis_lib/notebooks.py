@@ -16,6 +16,7 @@ NOTEBOOKS: dict[str, Path] = {
     "adaptive-comparison": results.ROOT / "notebooks" / "03_adaptive_is.ipynb",
     "rbm": results.ROOT / "notebooks" / "04_rbm.ipynb",
     "vae": results.ROOT / "notebooks" / "05_vae.ipynb",
+    "running-time": results.ROOT / "notebooks" / "06_running_time.ipynb",
 }
 """Experiment → the notebook that tells it; the notebook's parameters are the experiment's."""
 

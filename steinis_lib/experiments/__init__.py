@@ -17,6 +17,7 @@ from steinis_lib.experiments import (
     gmm_convergence,
     gmm_estimation,
     rbm_partition,
+    running_time,
     vae_likelihood,
 )
 from steinis_lib.parameters import Parameters
@@ -30,6 +31,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         adaptive_comparison,
         rbm_partition,
         vae_likelihood,
+        running_time,
     )
 }
 
