@@ -11,6 +11,7 @@ from steinis_lib.annealing import GeometricPath, linear, sigmoidal
 from steinis_lib.bdmc import Bounds, bidirectional
 from steinis_lib.coordinates import InCoordinates
 from steinis_lib.decoder import DecoderPosterior
+from steinis_lib.gaussian_flow import GaussianFlow, GaussianFlowState
 from steinis_lib.hais import HAIS, HAISState
 from steinis_lib.importance import ImportanceSample
 from steinis_lib.inexact import CheapScore
@@ -59,6 +60,8 @@ __all__ = [
     "FullMixture",
     "GaussBernoulliRBM",
     "Gaussian",
+    "GaussianFlow",
+    "GaussianFlowState",
     "GaussianMixture",
     "GeometricPath",
     "HAISState",

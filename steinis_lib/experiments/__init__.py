@@ -14,6 +14,7 @@ from steinis_lib.engine import Experiment, Progress
 from steinis_lib.experiments import (
     adaptive_comparison,
     algorithm_checks,
+    beyond,
     gmm_convergence,
     gmm_estimation,
     rbm_partition,
@@ -32,6 +33,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         rbm_partition,
         vae_likelihood,
         running_time,
+        beyond,
     )
 }
 

@@ -136,11 +136,11 @@ def run_task(
     total = p.n_trials_is if method == "is" else interacting_trials(p, int(n)) if n else p.n_trials
     first = task.chunk * p.trials_per_chunk
     count = min(p.trials_per_chunk, total - first)
-    target = _mixtures(p, mixture, count, stream(p.seed, NAME, f"{mixture}-targets", task.chunk))
+    target = mixtures(p, mixture, count, stream(p.seed, NAME, f"{mixture}-targets", task.chunk))
     functions = stream(p.seed, NAME, "functions", task.chunk)
     w = torch.randn(count, 1, 1, generator=functions, dtype=torch.float64)
     b = torch.rand(count, 1, 1, generator=functions, dtype=torch.float64)
-    exact = _exact(target, w, b)
+    exact = exact_values(target, w, b)
     generator = stream(p.seed, NAME, task.method, task.chunk)
     dims = ("trial", "size", "quantity")
     coords: dict[str, Any] = {"trial": range(first, first + count), "quantity": list(QUANTITIES)}
@@ -158,9 +158,9 @@ def run_task(
     coords["size"] = list(p.sizes)
     cuts = [ImportanceSample(sample.particles[:, :k], sample.log_w[:, :k]) for k in p.sizes]
     found = {
-        "error": torch.stack([c.expectation(_functions(w, b))[0] - exact for c in cuts], 1),
+        "error": torch.stack([c.expectation(functions_of(w, b))[0] - exact for c in cuts], 1),
         "error_unweighted": torch.stack(
-            [_functions(w, b)(c.particles).mean(1) - exact for c in cuts], 1
+            [functions_of(w, b)(c.particles).mean(1) - exact for c in cuts], 1
         ),
         "log_z": torch.stack([c.log_z for c in cuts], 1),
         "ess": torch.stack([c.ess / c.n for c in cuts], 1),
@@ -215,13 +215,13 @@ def _svgd_and_path(
     )
     state = method.init(_q0(), n, generator, (len(target.means),))
     end = method.run(state, p.n_transitions)
-    return _functions(w, b)(end.particles).mean(1), torch.stack([end.log_z, end.log_z_u], -1)
+    return functions_of(w, b)(end.particles).mean(1), torch.stack([end.log_z, end.log_z_u], -1)
 
 
 def _tune(p: GMMEstimation, mixture: str, method: str) -> list[Trial[Setting]]:
     """Try all candidates of a method on pilot mixtures of its own."""
     generator = stream(p.seed, NAME, f"{mixture}-{method}-pilots", 0)
-    target = _mixtures(p, mixture, p.tuning_repeats, stream(p.seed, NAME, f"{mixture}-pilots", 0))
+    target = mixtures(p, mixture, p.tuning_repeats, stream(p.seed, NAME, f"{mixture}-pilots", 0))
     n, batch = p.tuning_particles, (p.tuning_repeats,)
     pilot: Pilot[Setting]
     if method.startswith("steinis"):
@@ -239,9 +239,10 @@ def _tune(p: GMMEstimation, mixture: str, method: str) -> list[Trial[Setting]]:
     return tune(options, pilot, 2 * len(options) * p.tuning_repeats * cost)[1]
 
 
-def _mixtures(
+def mixtures(
     p: GMMEstimation, mixture: str, count: int, generator: torch.Generator
 ) -> GaussianMixture:
+    """Return random mixtures, "easy" or "hard" ones, ``(count,)``."""
     spread, scale = getattr(p, f"{mixture}_spread"), getattr(p, f"{mixture}_scale")
     return random_mixture(
         p.n_components, 2, generator, batch_shape=(count,), spread=spread, scale=scale
@@ -256,13 +257,13 @@ def _steinis(target: GaussianMixture, s: Setting) -> SteinIS:
     return SteinIS(target, RBF(multiplier=s.multiplier or 1.0), StepSize(s.alpha, s.beta or 0.0))
 
 
-def _functions(w: Tensor, b: Tensor) -> Callable[[Tensor], Tensor]:
+def functions_of(w: Tensor, b: Tensor) -> Callable[[Tensor], Tensor]:
     """Return x ↦ (x_j, x_j², cos(w x_j + b)), ``(trials, n, 2)`` to ``(trials, n, 6)``."""
     return lambda x: torch.cat([x, x.square(), torch.cos(w * x + b)], -1)
 
 
-def _exact(target: GaussianMixture, w: Tensor, b: Tensor) -> Tensor:
-    """The exact expectations of `_functions`, ``(trials, 6)``."""
+def exact_values(target: GaussianMixture, w: Tensor, b: Tensor) -> Tensor:
+    """The exact expectations of `functions_of`, ``(trials, 6)``."""
     pi = target.log_weights.exp().unsqueeze(-1)
     damped = torch.exp(-0.5 * (w * target.scales).square())
     cosine = (pi * torch.cos(w * target.means + b) * damped).sum(1)

@@ -149,7 +149,7 @@ def run_task(
     assert pilots is not None
     first = task.chunk * p.trials_per_chunk
     count = min(p.trials_per_chunk, trials(p, condition, method) - first)
-    target = _models(p, condition, dim, count, task.chunk)
+    target = models(p, condition, dim, count, task.chunk)
     generator = stream(p.seed, NAME, task.method, task.chunk)
     setting = Setting(1.0)
     if method != "is":  # unadjusted AIS takes the step of the unbiased one
@@ -259,7 +259,7 @@ def _variance(x: Tensor) -> Tensor:
 
 def _determinants(p: RBMPartition, task: Task) -> xr.Dataset:
     """Track one run with exact and with first-order determinants, at each step size."""
-    target = _models(p, "standard", p.dims[-1], 1, task.chunk)
+    target = models(p, "standard", p.dims[-1], 1, task.chunk)
     generator = stream(p.seed, NAME, task.method, task.chunk)
     found: dict[str, list[list[float]]] = {}
     for epsilon in p.determinant_steps:
@@ -310,7 +310,7 @@ def _tune(p: RBMPartition, condition: str, method: str, dim: int) -> list[Trial[
     )  # fmt: skip
 
 
-def _models(p: RBMPartition, condition: str, dim: int, count: int, chunk: int) -> GaussBernoulliRBM:
+def models(p: RBMPartition, condition: str, dim: int, count: int, chunk: int) -> GaussBernoulliRBM:
     """The models of a chunk: the same for all methods, and for "standard" and "matched"."""
     if condition == "fixed":
         one = random_rbm(dim, p.n_hidden, stream(p.seed, NAME, f"fixed-model-{dim}", 0))

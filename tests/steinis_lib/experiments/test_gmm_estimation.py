@@ -6,8 +6,8 @@ from steinis_lib.engine import Task
 from steinis_lib.experiments.gmm_estimation import (
     TUNED,
     GMMEstimation,
-    _exact,
-    _functions,
+    exact_values,
+    functions_of,
     candidates,
     interacting_trials,
     pilots,
@@ -52,8 +52,8 @@ def test_exact_expectations_against_quadrature():
     grid = torch.linspace(-8, 9, 681)
     points = torch.cartesian_prod(grid, grid).unsqueeze(0)
     weights = target.log_prob(points).exp() * (grid[1] - grid[0]) ** 2
-    by_sums = (weights.unsqueeze(-1) * _functions(w, b)(points)).sum(1)
-    torch.testing.assert_close(_exact(target, w, b), by_sums, atol=1e-6, rtol=1e-6)
+    by_sums = (weights.unsqueeze(-1) * functions_of(w, b)(points)).sum(1)
+    torch.testing.assert_close(exact_values(target, w, b), by_sums, atol=1e-6, rtol=1e-6)
 
 
 def test_every_tuned_method_has_the_same_budget(records):

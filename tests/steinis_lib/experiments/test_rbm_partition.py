@@ -157,7 +157,7 @@ def test_the_determinants_bias_is_of_the_sign_it_says(tiny):
 
     from steinis_lib.engine import stream
 
-    target = rbm._models(tiny, "standard", 3, 1, 0)
+    target = rbm.models(tiny, "standard", 3, 1, 0)
     first_order = rbm.steinis(target, rbm.Setting(0.2, 0.0, rbm.CHECK_MULTIPLIER), "first-order")
     log_z, mean = [], []
     for sampler in (first_order, replace(first_order, determinant="exact")):
