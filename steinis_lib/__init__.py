@@ -8,11 +8,14 @@ from steinis_lib.adaptive_is import AdaptiveIS, AdaptiveISState
 from steinis_lib.affine import Linear, Sum, Whitened
 from steinis_lib.ais import AIS, AISState
 from steinis_lib.annealing import GeometricPath, linear, sigmoidal
+from steinis_lib.auto import estimate_log_z
 from steinis_lib.bdmc import Bounds, bidirectional
 from steinis_lib.coordinates import InCoordinates
 from steinis_lib.decoder import DecoderPosterior
+from steinis_lib.evidence import Evidence
 from steinis_lib.gaussian_flow import GaussianFlow, GaussianFlowState
 from steinis_lib.hais import HAIS, HAISState
+from steinis_lib.held_out import HeldOutState, HeldOutSteinIS
 from steinis_lib.importance import ImportanceSample
 from steinis_lib.inexact import CheapScore
 from steinis_lib.inverse import NotInvertibleError, PushForward
@@ -57,6 +60,7 @@ __all__ = [
     "Bounds",
     "CheapScore",
     "DecoderPosterior",
+    "Evidence",
     "FullMixture",
     "GaussBernoulliRBM",
     "Gaussian",
@@ -65,6 +69,8 @@ __all__ = [
     "GaussianMixture",
     "GeometricPath",
     "HAISState",
+    "HeldOutState",
+    "HeldOutSteinIS",
     "ImportanceSample",
     "InCoordinates",
     "Kernel",
@@ -95,6 +101,7 @@ __all__ = [
     "cross_ksd_squared",
     "defensive",
     "direct_sampling",
+    "estimate_log_z",
     "importance_sampling",
     "ksd_squared",
     "linear",

@@ -28,9 +28,9 @@ from steinis_lib.checks import check_finite
 from steinis_lib.loops import iterate
 from steinis_lib.targets import Gaussian, Target
 
-NARROWEST, WIDEST = 1 / 3, 2.0
+NARROWEST, WIDEST = 0.25, 2.0
 """Trust region: a transition scales no direction of the cloud by less or by more than this ..."""
-FARTHEST = 0.5
+FARTHEST = 0.7
 """... and shifts it by at most this times √d standard deviations."""
 
 
@@ -76,7 +76,7 @@ class GaussianFlow:
     n_leaders
         |A|, more than d; a transition takes that many scores.
     full_steps
-        Each can scale a direction by 1/3 to 2, and shift the cloud by √d/2 standard deviations:
+        Each can scale a direction by 1/4 to 2, and shift it by 0.7 √d standard deviations:
         take more of them from far away (`GaussianFlowInfo.held_back` is then True), and for targets
         far from Gaussian: what is left when a begins to fall shrinks slowly.
 

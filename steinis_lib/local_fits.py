@@ -59,16 +59,16 @@ def explore(
 def climb(target: Target, x: Tensor, n_steps: int = CLIMB_STEPS) -> tuple[Tensor, Tensor, Tensor]:
     """Go uphill from points x ``(n, d)``.
 
-    A step x + ε s(x) is taken if log p̄ rises. ε then grows by half, and otherwise falls to a third:
-    in the end it is of the order of the inverse of the largest curvature. The first step is at most 1 long;
-    a mode whose widest direction has κ times the variance of its narrowest takes some κ steps.
+    A step x + ε s(x) is taken if log p̄ rises by more than rounding could make it. ε then grows by
+    half, and otherwise falls to a third: in the end it is of the order of 1/(largest curvature).
+    The first step is at most 1 long. A mode whose widest direction has κ times the variance of its
+    narrowest takes some κ steps.
 
     Returns
     -------
-    x, log_p
-        Where the climbs end, ``(n, d)``, and log p̄ there, ``(n,)``.
-    epsilon
-        The last ε that was taken, ``(n,)``; of no meaning where none was.
+    x, log_p, epsilon
+        Where the climbs end, ``(n, d)``, log p̄ there, and the last ε taken, both ``(n,)``. That ε
+        has no meaning where no step was taken.
 
     Raises
     ------
@@ -82,11 +82,11 @@ def climb(target: Target, x: Tensor, n_steps: int = CLIMB_STEPS) -> tuple[Tensor
     check_finite(log_p.unsqueeze(-1), "the target's log_prob")
     check_finite(score, "the target's score")
     epsilon = 1 / score.norm(dim=-1).clamp(min=1.0)
-    good = epsilon
+    good, eps = epsilon, torch.finfo(x.dtype).eps
     for _ in range(n_steps):
         new = x + epsilon.unsqueeze(-1) * score
         new_log_p, new_score = target.log_prob_and_score(new)
-        rounding = 8 * torch.finfo(x.dtype).eps * log_p.abs()
+        rounding = math.sqrt(eps) + 8 * eps * log_p.abs()
         finite = torch.isfinite(new_log_p) & torch.isfinite(new_score).all(-1)
         up = finite & (new_log_p > log_p + rounding)
         x = torch.where(up.unsqueeze(-1), new, x)
@@ -100,13 +100,8 @@ def climb(target: Target, x: Tensor, n_steps: int = CLIMB_STEPS) -> tuple[Tensor
 def distinct(x: Tensor, log_p: Tensor, epsilon: Tensor, most: int) -> Tensor:
     """Return indices of at most `most` ends of climbs, highest first, none near a higher one.
 
-    Near is within √(dε)/2, with the ε of the higher one: a climb's last step is about the variance
-    in the narrowest direction.
-
-    Parameters
-    ----------
-    x, log_p, epsilon
-        As `climb` returns them: ``(n, d)``, ``(n,)``, ``(n,)``.
+    x ``(n, d)``, log_p and epsilon ``(n,)`` are those of `climb`. Near is within √(dε)/2, with the
+    ε of the higher one: a climb's last step is about the variance in the narrowest direction.
 
     Raises
     ------

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -133,10 +134,10 @@ def pilots(p: Beyond) -> list[Task]:
 
 def tasks(p: Beyond) -> list[Task]:
     """Return all chunks of all variants on all problems."""
-    found = [Task(f"warped-{v}", c) for c in range(p.n_repeats) for v in methods.PLANE]
+    found = [Task(f"warped-{v}", c) for c in range(p.n_repeats) for v in methods.WARPED]
     for mixture in gmm_estimation.MIXTURES:
         for c in range(-(-p.mixture_trials // p.trials_per_chunk)):
-            found += [Task(f"{mixture}-{v}", c) for v in (*methods.HELD_OUT, "pool", "mixture")]
+            found += [Task(f"{mixture}-{v}", c) for v in methods.MIXTURES]
     found += [Task(f"rbm-{d}", c) for c in range(p.rbm_trials) for d in p.rbm_dims]
     for d in p.latent_dims:
         for c in range(-(-p.n_images // p.images_per_chunk)):
@@ -220,16 +221,22 @@ def _rbm(p: Beyond, dim: int, trial: int, generator: torch.Generator) -> xr.Data
     mixture, costs = methods.at_modes(counted, q0, p.rbm_exploring, generator)
     sample = importance_sampling(counted, mixture, (p.rbm_draws,), generator)
     seconds = time.perf_counter() - began
+    plain = counted.n
+    annealed, _ = methods.anneal_mixture(
+        counted, mixture, methods.ANNEAL_MODES, methods.ANNEALED, generator
+    )
     few = ImportanceSample(sample.particles[:100], sample.log_w[:100])
     found = {
         "error": sample.log_z - model.log_z, "error_100": few.log_z - model.log_z,
         "standard_error": sample.log_z_se, "ess": sample.ess / sample.n,
+        "error_annealed": annealed.log_z - model.log_z,
         "pareto_k": sample.pareto_k, "likeliest": model.state_log_probs.amax(-1).exp(),
     }  # fmt: skip
     values = {name: value.reshape(1) for name, value in found.items()}
     values |= {name: torch.tensor([n]) for name, n in costs.items()}
     values |= {"modes": torch.tensor([len(mixture.log_weights)])}
-    values |= {"evaluations": torch.tensor([counted.n]), "seconds": torch.tensor([seconds])}
+    values |= {"evaluations": torch.tensor([plain]), "seconds": torch.tensor([seconds])}
+    values |= {"evaluations_annealed": torch.tensor([counted.n - p.rbm_draws])}
     return _dataset(values, [trial])
 
 
@@ -241,21 +248,16 @@ def _posterior(p: Beyond, dim: int, numbers: range, repeats: int) -> DecoderPost
 
 
 def _tune(p: Beyond, dim: int, generator: torch.Generator) -> xr.Dataset:
-    """Try all finishes on pilot images: the merit is minus the mean standard error of log Ẑ."""
-    posterior = _posterior(p, dim, range(500, 500 + p.tuning_images), 2)
-    q = methods.flow(posterior, vae.bundled(dim), False, generator)
+    """Try all candidates on pilot images: the merit is minus the mean standard error of log Ẑ."""
+    posterior = _posterior(p, dim, range(500, 500 + p.tuning_images), 4)
     merits = []
-    for setting in methods.FINISHES:
-        n = setting.chains(_left(p))
+    for setting in methods.hybrids(dim):
+        q = methods.flow(posterior, vae.bundled(dim), setting, False, generator)
+        n = setting.chains(p.image_evaluations)
         merits.append(-float(methods.finish(posterior, q, setting, n, generator).log_z_se.mean()))
     return xr.Dataset(
         {"merit": (("trial", "candidate"), [merits], {"tolerance": 0.1})}, coords={"trial": [0]}
     )
-
-
-def _left(p: Beyond) -> int:
-    """Evaluations that are left when q_K is fitted."""
-    return p.image_evaluations - methods.FLOW_TRANSITIONS * methods.FLOW_LEADERS
 
 
 def _images(
@@ -270,15 +272,18 @@ def _images(
     repeats = 1 if variant == "truth" else p.image_repeats
     posterior = _posterior(p, dim, numbers, repeats)
     began = time.perf_counter()
-    q = methods.flow(posterior, vae.bundled(dim), variant == "flow-cheap", generator)
+    best = int(pilots[f"vae-tuning-{dim}"].merit.values[0].argmax())
+    setting = methods.hybrids(dim)[best]
+    q = methods.flow(posterior, vae.bundled(dim), setting, variant == "flow-cheap", generator)
     if variant == "truth":
-        setting, n = methods.Finish(p.truth_transitions, 3, 0.5), p.truth_chains
-        sample = methods.finish(posterior, q, setting, n, generator)
+        long = replace(setting, n_transitions=p.truth_transitions, n_leapfrog=3, step_size=0.5)
+        sample = methods.finish(posterior, q, long, p.truth_chains, generator)
     elif variant == "flow-hais":
-        setting = methods.FINISHES[int(pilots[f"vae-tuning-{dim}"].merit.values[0].argmax())]
-        sample = methods.finish(posterior, q, setting, setting.chains(_left(p)), generator)
+        n = setting.chains(p.image_evaluations)
+        sample = methods.finish(posterior, q, setting, n, generator)
     else:
-        sample = importance_sampling(posterior, q, (len(numbers) * repeats, _left(p)), generator)
+        shape = (len(numbers) * repeats, setting.left(p.image_evaluations))
+        sample = importance_sampling(posterior, q, shape, generator)
     seconds = (time.perf_counter() - began) / (len(numbers) * repeats)
     found = {
         "log_z": sample.log_z, "standard_error": sample.log_z_se, "ess": sample.ess / sample.n,

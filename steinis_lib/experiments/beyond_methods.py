@@ -37,8 +37,14 @@ STEPS = StepSize(0.5, 0.1)
 MAPS = ("fixed", "sobol", "reused", "pool", "affine")
 """SteinIS with one thing changed at a time, from the wide kernel and fixed leaders on."""
 HELD_OUT = ("held-out", "mixture-held-out")
-PLANE = (*MAPS, *HELD_OUT, "mixture")
-"""The variants in the plane, on the targets of sections 2 and 3."""
+WARPED = (*MAPS, *HELD_OUT, "mixture")
+MIXTURES = ("pool", *HELD_OUT, "mixture", "mixture-hais")
+"""The variants on the targets of sections 3 and 2; the last anneals from the fitted mixture."""
+ANNEAL = (50, 3, 0.4)
+"""Transitions, leapfrogs and ε of HAIS from a mixture in the plane, ..."""
+ANNEAL_MODES = (200, 1, 0.3)
+"""... and from local fits at the modes of an RBM, with `ANNEALED` chains."""
+ANNEALED = 100
 
 
 @dataclass(frozen=True)
@@ -93,10 +99,28 @@ def in_the_plane(
         steps = int(still.transition)
         scores = none + steps * s.n_leaders
         densities = densities + (3 * steps + 1) * s.n_held_out
+    elif variant == "mixture-hais":
+        assert isinstance(start, FullMixture)
+        sample, calls = anneal_mixture(target, start, ANNEAL, n, generator, batch)
+        scores, densities = none + calls * n, densities - n
     else:
         sample = importance_sampling(target, start, (*batch, n), generator)
     spent = torch.full(batch, time.perf_counter() - began, dtype=torch.float64)
     return sample, {"scores": scores, "densities": densities, "folds": folds, "seconds": spent}
+
+
+def anneal_mixture(
+    target: Target,
+    mixture: FullMixture,
+    setting: tuple[int, int, float],
+    n: int,
+    generator: torch.Generator,
+    batch: tuple[int, ...] = (),
+) -> tuple[ImportanceSample, int]:
+    """Return n weighted particles by HAIS from a mixture, and calls of p̄ for each."""
+    n_transitions, n_leapfrog, step = setting
+    chain = HAIS(target, mixture, linear(n_transitions), step, n_leapfrog)
+    return chain.importance_sample(chain.run(chain.init(n, generator, batch))), chain.gradients
 
 
 def _sampler(target: Target, variant: str, n_leaders: int) -> SteinIS:
@@ -125,29 +149,52 @@ def _mixture(
 
 
 @dataclass(frozen=True)
-class Finish:
-    """HAIS from q_K in its coordinates: transitions, leapfrogs, and ε."""
+class Hybrid:
+    """A Gaussian flow, then HAIS from its end, in its coordinates.
 
+    Parameters
+    ----------
+    flow_transitions, n_leaders, full_steps
+        Of the flow.
+    n_transitions, n_leapfrog, step_size
+        Of HAIS.
+    """
+
+    flow_transitions: int
+    n_leaders: int
+    full_steps: int
     n_transitions: int
     n_leapfrog: int
     step_size: float
 
+    def left(self, evaluations: int) -> int:
+        """Of so many evaluations for one image, those that the flow leaves."""
+        return evaluations - self.flow_transitions * self.n_leaders
+
     def chains(self, evaluations: int) -> int:
-        """How many chains so many evaluations pay for."""
-        return evaluations // (self.n_transitions * self.n_leapfrog + 1)
+        """How many chains of HAIS what is left pays for."""
+        return self.left(evaluations) // (self.n_transitions * self.n_leapfrog + 1)
 
 
-FINISHES = [
-    Finish(t, leapfrogs, step)
-    for t, leapfrogs in ((10, 5), (20, 3), (30, 2), (60, 1))
-    for step in (0.4, 0.55, 0.7)
+HYBRIDS = [
+    Hybrid(*first, *second)
+    for first in ((15, 60, 8), (22, 40, 9), (16, 55, 9))
+    for second in ((20, 3, 0.4), (20, 3, 0.55), (30, 2, 0.55), (60, 1, 0.55))
 ]
-"""Twelve candidates, as many as every method of section 5 has."""
-FLOW_TRANSITIONS, FLOW_LEADERS = 15, 60
+"""The candidates for 4000 evaluations; `hybrids` leaves out those with too few leaders for d."""
+
+
+def hybrids(dim: int) -> list[Hybrid]:
+    """Return the candidates at a latent dimension: twelve, or fewer where leaders must exceed d."""
+    return [h for h in HYBRIDS if h.n_leaders > dim]
 
 
 def flow(
-    posterior: DecoderPosterior, model: VAE, cheap: bool, generator: torch.Generator
+    posterior: DecoderPosterior,
+    model: VAE,
+    setting: Hybrid,
+    cheap: bool,
+    generator: torch.Generator,
 ) -> Gaussian:
     """Fit q_K to each image's posterior from the prior; `cheap`: with scores in bfloat16."""
     target: Target = posterior
@@ -156,13 +203,17 @@ def flow(
         half = Decoder(**{n: getattr(model.decoder, n).bfloat16() for n in names})
         rounded = DecoderPosterior(half, posterior.images.bfloat16())
         target = CheapScore(posterior, rounded, torch.bfloat16)
-    sampler = GaussianFlow(target, FLOW_LEADERS)
+    sampler = GaussianFlow(target, setting.n_leaders, setting.full_steps)
     state = sampler.init(posterior.prior(), generator, tuple(posterior.images.shape[:-1]))
-    return sampler.proposal(sampler.run(state, FLOW_TRANSITIONS))
+    return sampler.proposal(sampler.run(state, setting.flow_transitions))
 
 
 def finish(
-    posterior: DecoderPosterior, q: Gaussian, setting: Finish, n: int, generator: torch.Generator
+    posterior: DecoderPosterior,
+    q: Gaussian,
+    setting: Hybrid,
+    n: int,
+    generator: torch.Generator,
 ) -> ImportanceSample:
     """Anneal n chains for each image from q to the posterior."""
     inside = InCoordinates(posterior, q)
