@@ -3,7 +3,9 @@
 With x drawn from q_ℓ, the mean of log p̄(x) - log q_ℓ(x) estimates log Z - KL(q_ℓ‖p). A third set of
 particles, drawn from q_0 like followers, is pushed through the maps for nothing but this mean, its
 "merit". Each transition tries a few steps or bandwidths and takes the best; where none raises the
-merit, the problem stands still and its step is halved. So the held-out KL never rises.
+merit, the problem stands still and its step is halved. So the held-out KL never rises. For leaders
+and n held-out particles a transition costs one score of each leader that builds the map, and 3n
+values of log p̄.
 
 Given leaders and held-out particles, followers are still independent draws from a known q_ℓ, and Ẑ
 is unbiased. Held-out particles must not be weighed themselves: they chose the maps that moved them.
@@ -17,7 +19,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from steinis_lib.annealing import fork, resume
+from steinis_lib.annealing import check_step_size, fork, resume
 from steinis_lib.checks import check_finite, check_log_density, check_particles
 from steinis_lib.importance import ImportanceSample
 from steinis_lib.kernels import RBF, Radial, median_bandwidth
@@ -39,13 +41,15 @@ class HeldOutState:
     log_q, log_q_held_out
         log q_ℓ of followers and of held-out particles.
     merit
-        Mean log-weight of the held-out particles, ``(*batch,)``; it never falls.
+        Mean log-weight of the held-out particles, ``(*batch,)``; it never falls. -inf while p̄ is
+        zero at one of them.
     step_size, multiplier
         ε and the bandwidth's multiplier that the next transition starts from, ``(*batch,)``.
     n_refused
         Transitions in a row that moved nothing, int64 ``(*batch,)``.
     n_folds
-        How often a follower met a non-positive determinant, int64 ``(*batch,)``; see `SteinISState`.
+        How often a follower met a non-positive determinant, int64 ``(*batch,)``, as in
+        `SteinISState`. No held-out particle ever does.
     transition
         ℓ, an int64 scalar.
     rng
@@ -68,7 +72,15 @@ class HeldOutState:
 
 @dataclass(frozen=True)
 class HeldOutInfo:
-    """What one transition did: the gain in merit, ``(*batch,)``, 0 where refused; and the map."""
+    """What one transition did.
+
+    Parameters
+    ----------
+    gain
+        How much the merit rose, ``(*batch,)``; 0 where nothing moved.
+    step_map
+        The map; its ε is 0 where nothing moved. Keep those of a run to build a `PushForward`.
+    """
 
     gain: Tensor
     step_map: StepMap
@@ -83,13 +95,19 @@ class HeldOutSteinIS:
     target
         p̄, through `log_prob` and `score`.
     kernel
-        A radial kernel; its multiplier is where the search starts.
+        A radial kernel without a bandwidth of its own; its multiplier is where the search starts.
     step_size
         The ε that the search starts from.
     leaders_per_step
         Leaders drawn anew from the pool for each transition, as in `SteinIS`. None: all of them.
     patience
-        `run` stops a run in which every problem was refused so often in a row.
+        A problem that was refused so often in a row stands still from then on; `run` stops when
+        all do.
+
+    Raises
+    ------
+    ValueError
+        If a setting is out of range, or the kernel has a bandwidth or is not radial.
     """
 
     target: Target
@@ -101,8 +119,12 @@ class HeldOutSteinIS:
     def __post_init__(self) -> None:
         if self.leaders_per_step is not None and self.leaders_per_step < 2:
             raise ValueError(f"leaders_per_step must be at least 2, got {self.leaders_per_step}")
-        if not self.step_size > 0:
-            raise ValueError(f"step_size must be positive, got {self.step_size}")
+        check_step_size(self.step_size)
+        if not isinstance(self.kernel, Radial) or self.kernel.bandwidth is not None:
+            raise ValueError(
+                "the kernel must be radial and without a bandwidth, as the bandwidth is searched "
+                f"for: give it a multiplier to start from; got {self.kernel}"
+            )
         if self.patience < 1:
             raise ValueError(f"patience must be at least 1, got {self.patience}")
 
@@ -115,15 +137,25 @@ class HeldOutSteinIS:
         generator: torch.Generator,
         batch_shape: tuple[int, ...] = (),
     ) -> HeldOutState:
-        """Draw leaders, followers and held-out particles from q_0, each independently."""
+        """Draw leaders, followers and held-out particles from q_0, each independently.
+
+        `generator` also seeds the choice of leaders.
+
+        Raises
+        ------
+        ValueError
+            If q_0 and the target differ in d, or there are too few particles of a kind.
+        FloatingPointError
+            If log p̄ is NaN or +inf at a held-out particle, naming it.
+        """
         if q0.dim != self.target.dim:
             raise ValueError(f"q0 has d={q0.dim}, but the target has d={self.target.dim}")
-        if n_held_out < 2:
-            raise ValueError(f"n_held_out must be at least 2, got {n_held_out}")
         leaders = q0.sample((*batch_shape, n_leaders), generator)
         check_particles(leaders, "leaders", self.target.dim, at_least=self.leaders_per_step or 2)
         followers = q0.sample((*batch_shape, n_followers), generator)
+        check_particles(followers, "followers", self.target.dim, at_least=2)
         held_out = q0.sample((*batch_shape, n_held_out), generator)
+        check_particles(held_out, "held-out particles", self.target.dim, at_least=2)
         log_q = q0.log_prob(held_out)
         log_p = self.target.log_prob(held_out)
         check_log_density(log_p, "the target's log_prob")
@@ -136,7 +168,14 @@ class HeldOutSteinIS:
         )  # fmt: skip
 
     def step(self, state: HeldOutState) -> tuple[HeldOutState, HeldOutInfo]:
-        """One transition: build the maps that are to be tried, take each problem's best, or none."""
+        """One transition: build maps of several steps or bandwidths, take the best, or none.
+
+        Raises
+        ------
+        FloatingPointError
+            If a leader's score is not finite, or a leader or follower is moved to no number, naming
+            the particle.
+        """
         generator = resume(state.rng, state.leaders.device)
         x = self._choose(state.leaders, generator)
         scores = self.target.score(x)
@@ -147,38 +186,40 @@ class HeldOutSteinIS:
             return StepMap(x, scores, replace(self.kernel, bandwidth=rule * multiplier), epsilon)
 
         step, multiplier = state.step_size, state.multiplier
-        best_gain = torch.zeros_like(state.merit)
-        best_step, best_multiplier = torch.zeros_like(step), multiplier
+        tries = state.n_refused < self.patience
+        best, best_step, best_multiplier = state.merit, torch.zeros_like(step), multiplier
         for factor in FACTORS:
             if int(state.transition) % 2:
                 tried = (step, multiplier * factor)
             else:
                 tried = (step * factor, multiplier)
-            gain = self._gain(state, build(*tried))
-            better = gain > best_gain
-            best_gain = torch.where(better, gain, best_gain)
+            merit = self._merit(state, build(*tried))
+            better = tries & (merit > best)
+            best = torch.where(better, merit, best)
             best_step = torch.where(better, tried[0], best_step)
             best_multiplier = torch.where(better, tried[1], best_multiplier)
         chosen = build(best_step, best_multiplier)
+        leaders = chosen(state.leaders)
         followers, log_det, positive = chosen.with_log_det(state.followers)
         held_out, log_det_held_out, _ = chosen.with_log_det(state.held_out)
+        check_finite(leaders, "a leader")
         check_finite(followers, "a follower")
-        moved = best_gain > 0
+        moved = best > state.merit
         new = HeldOutState(
-            leaders=chosen(state.leaders),
+            leaders=leaders,
             followers=followers,
             held_out=held_out,
             log_q=state.log_q - log_det,
             log_q_held_out=state.log_q_held_out - log_det_held_out,
-            merit=state.merit + best_gain,
-            step_size=torch.where(moved, best_step, step / 2),
+            merit=best,
+            step_size=torch.where(moved, best_step, torch.where(tries, step / 2, step)),
             multiplier=best_multiplier,
-            n_refused=torch.where(moved, 0, state.n_refused + 1),
+            n_refused=torch.where(moved, 0, state.n_refused + tries.long()),
             n_folds=state.n_folds + (~positive).sum(-1),
             transition=state.transition + 1,
             rng=generator.get_state(),
         )
-        return new, HeldOutInfo(best_gain, chosen)
+        return new, HeldOutInfo(torch.where(moved, best - state.merit, 0.0), chosen)
 
     def run(
         self,
@@ -196,17 +237,22 @@ class HeldOutSteinIS:
         return state
 
     def importance_sample(self, state: HeldOutState) -> ImportanceSample:
-        """Return the followers, and never the held-out particles, with log w = log p̄ - log q_ℓ."""
+        """Return the followers, and never the held-out particles, with log w = log p̄ - log q_ℓ.
+
+        Raises
+        ------
+        FloatingPointError
+            If a log-density is NaN or +inf, naming the follower.
+        """
         log_p = self.target.log_prob(state.followers)
         check_log_density(log_p, "the target's log_prob")
         return ImportanceSample(state.followers, log_p - state.log_q)
 
-    def _gain(self, state: HeldOutState, step_map: StepMap) -> Tensor:
-        """How much the merit rises by a map, ``(*batch,)``; -∞ where it folds or leaves numbers."""
+    def _merit(self, state: HeldOutState, step_map: StepMap) -> Tensor:
+        """The merit after a map, ``(*batch,)``; -∞ where it folds or leaves the numbers."""
         moved, log_det, positive = step_map.with_log_det(state.held_out)
-        log_w = self.target.log_prob(moved) - state.log_q_held_out + log_det
-        gain = log_w.mean(-1) - state.merit
-        return torch.where(positive.all(-1) & torch.isfinite(gain), gain, -torch.inf)
+        merit = (self.target.log_prob(moved) - state.log_q_held_out + log_det).mean(-1)
+        return torch.where(positive.all(-1) & torch.isfinite(merit), merit, -torch.inf)
 
     def _choose(self, leaders: Tensor, generator: torch.Generator) -> Tensor:
         if self.leaders_per_step is None:
