@@ -68,9 +68,8 @@ class Evaluated:
 
     def is_finite(self) -> Tensor:
         """Say for which particles every number is finite, ``(*batch, n)``."""
-        vectors = torch.stack([self.particles, self.score_q0, self.score_p])
-        numbers = torch.stack([self.log_q0, self.log_p])
-        return torch.isfinite(vectors).all(-1).all(0) & torch.isfinite(numbers).all(0)
+        total = (self.particles + self.score_q0 + self.score_p).sum(-1) + self.log_q0 + self.log_p
+        return torch.isfinite(total)  # as a sum with a NaN or an infinity is not finite
 
 
 def choose(take_new: Tensor, new: Evaluated, old: Evaluated) -> Evaluated:
@@ -99,6 +98,10 @@ class GeometricPath:
     def evaluate(self, x: Tensor) -> Evaluated:
         """Evaluate q_0 and p̄ once each at particles ``(*batch, n, d)``."""
         return Evaluated(x, *self.q0.log_prob_and_score(x), *self.target.log_prob_and_score(x))
+
+    def score(self, x: Tensor, beta: float) -> Tensor:
+        """Return ∇ log f_β at particles ``(*batch, n, d)``, without any density."""
+        return (1 - beta) * self.q0.score(x) + beta * self.target.score(x)
 
     def draw(
         self, n_particles: int, generator: torch.Generator, batch_shape: tuple[int, ...]
@@ -227,7 +230,8 @@ def betas(schedule: Tensor, state: AnnealedState) -> tuple[float, float]:
     """Return β_{t-1} and β_t of the coming transition."""
     transitions_left(schedule, state, 1)
     t = int(state.transition)
-    return float(schedule[t]), float(schedule[t + 1])
+    before, beta = schedule[t : t + 2].tolist()
+    return before, beta
 
 
 def final_sample(schedule: Tensor, state: AnnealedState) -> ImportanceSample:

@@ -156,7 +156,9 @@ class HAIS:
         log_u = torch.rand(x.shape[:-1], generator=generator, dtype=x.dtype, device=x.device).log()
 
         log_w = state.log_w + (beta - before) * (state.log_p - state.log_q0)
-        v = math.sqrt(1 - self.refresh) * state.velocities + math.sqrt(self.refresh) * xi
+        v = xi
+        if self.refresh < 1:
+            v = math.sqrt(1 - self.refresh) * state.velocities + math.sqrt(self.refresh) * xi
         proposal, v_new = leapfrog(self.path, state, v, beta, state.step_size, self.n_leapfrog)
         log_a = proposal.log_prob(beta) - state.log_prob(beta)
         log_a = log_a + 0.5 * (v.square() - v_new.square()).sum(-1)
@@ -206,12 +208,16 @@ def leapfrog(
 ) -> tuple[Evaluated, Tensor]:
     """Take n steps of half a kick, a drift, half a kick from (start, v), at step ``(*batch,)``.
 
-    The score at `start` is taken from it, so the cost is n scores.
+    The score at `start` is taken from it, so the cost is n scores; densities are asked for at the
+    end alone.
     """
     e = step_size[..., None, None]
-    point = start
-    for _ in range(n):
-        v = v + 0.5 * e * point.score(beta)
-        point = path.evaluate(point.particles + e * v)
-        v = v + 0.5 * e * point.score(beta)
-    return point, v
+    half, x, score = 0.5 * e, start.particles, start.score(beta)
+    for _ in range(n - 1):
+        v = v + half * score
+        x = x + e * v
+        score = path.score(x, beta)
+        v = v + half * score
+    v = v + half * score
+    end = path.evaluate(x + e * v)
+    return end, v + half * end.score(beta)
