@@ -17,28 +17,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from problems import decoder_posterior
+from timing import DTYPES, in_turn, spread
 from torch import Tensor
 
 from steinis_lib import decoder as module
 from steinis_lib.decoder import DecoderPosterior
-from steinis_lib.vae import BUNDLED, Decoder, bundled
+from steinis_lib.vae import BUNDLED
 
 SQUARE = 2048
-DTYPES = {"float32": torch.float32, "float64": torch.float64}
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
-
-
-def problem(
-    dim: int, n_images: int, n_particles: int, dtype: torch.dtype, device: torch.device
-) -> tuple[DecoderPosterior, Tensor]:
-    """Return the trained decoder's posterior for images drawn from it, and latents N(0, I)."""
-    trained, g = bundled(dim).decoder, torch.Generator().manual_seed(0)
-    names = Decoder.__dataclass_fields__
-    net = Decoder(**{name: getattr(trained, name).to(device, dtype) for name in names})
-    cpu = Decoder(**{name: getattr(trained, name).float().cpu() for name in names})
-    images = cpu.sample(torch.randn(n_images, 1, dim, generator=g), g).squeeze(-2)
-    z = torch.randn(n_images, n_particles, dim, generator=g)
-    return DecoderPosterior(net, images.to(device, dtype)), z.to(device, dtype)
 
 
 def products(target: DecoderPosterior, z: Tensor, rows: int) -> Callable[[], None]:
@@ -69,30 +57,10 @@ def square(like: Tensor) -> Callable[[], None]:
     return run
 
 
-def seconds(run: Callable[[], object], device: torch.device, clock: Callable[[], float]) -> float:
-    """Time one call, to its end on the device."""
-
-    def wait() -> None:
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-
-    wait()
-    start = clock()
-    run()
-    wait()
-    return clock() - start
-
-
-def spread(values: list[float]) -> dict[str, float]:
-    """Return the median and the quartiles."""
-    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
-    return {"median": middle, "quartile_1": low, "quartile_3": high}
-
-
 def measure(args: argparse.Namespace, dim: int, dtype: str) -> dict[str, Any]:
     """Time one setting; shares of the products' rate are ratios within each repeat."""
     device, clock = torch.device(args.device), CLOCKS[args.clock]
-    target, z = problem(dim, args.images, args.particles, DTYPES[dtype], device)
+    target, z = decoder_posterior(dim, args.images, args.particles, DTYPES[dtype], device)
     net, n = target.decoder, z.shape[0] * z.shape[1]
     flops = 4.0 * n * sum(m.numel() for m in (net.hidden_weight, net.output_weight))
     cases: dict[str, Callable[[], object]] = {
@@ -104,11 +72,7 @@ def measure(args: argparse.Namespace, dim: int, dtype: str) -> dict[str, Any]:
     cases |= {name: products(target, z, rows) for name, rows in pieces.items()}
     for run in cases.values():  # once for nothing: threads, caches, and what is kept by the target
         run()
-    times: dict[str, list[float]] = {name: [] for name in cases}
-    names = list(cases)
-    for i in range(args.repeats):
-        for name in names[i % len(names) :] + names[: i % len(names)]:
-            times[name].append(seconds(cases[name], device, clock))
+    times = in_turn(cases, args.repeats, device, clock=clock)
     best = min(pieces, key=lambda name: statistics.median(times[name]))
     per_flop = {
         name: [t / (2.0 * SQUARE**3 if name == "square product" else flops) for t in values]

@@ -69,8 +69,10 @@ def run_notebooks(profile: str) -> None:
 
 
 def write_fragments() -> None:
-    """Write the tables of claims that the pages include."""
+    """Write the tables of claims and of benchmarks that the pages include."""
     GENERATED.mkdir(exist_ok=True)
+    program = ROOT / "benchmarks" / "tables.py"
+    subprocess.run([sys.executable, program, "--folder", GENERATED], check=True)
     for file_name, brief in (("claims_table.md", False), ("claims_brief.md", True)):
         (GENERATED / file_name).write_text(markdown_table(brief=brief), encoding="utf-8")
 

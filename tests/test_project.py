@@ -27,7 +27,8 @@ PINS = {
 }
 RANGES = [
     Requirement(text)
-    for group in (PROJECT["dependencies"], *PROJECT["optional-dependencies"].values())
+    for name, group in {"": PROJECT["dependencies"], **PROJECT["optional-dependencies"]}.items()
+    if name != "bench"  # what benchmarks/ compares with is not in the environment
     for text in group
 ]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("**/*.ipynb"))
