@@ -137,12 +137,16 @@ def verify(
         int | None, typer.Option(min=1, help="processes to recompute with [default: all cores]")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="of the choice of chunks")] = None,
+    chunks: Annotated[
+        int | None,
+        typer.Option(min=1, help="at most so many of each result [default: one of each method]"),
+    ] = None,
 ) -> None:
     """Evaluate every claim of the paper from the stored results, and check these.
 
     Verdicts are computed from the stored results at the paper's sizes. Then one chunk of each
-    method, chosen at random, is computed again and compared with what is stored. Exits with 1 if
-    a published verdict no longer follows from the data, or the data differ.
+    method, chosen at random, is computed again and compared with what is stored; with --chunks,
+    fewer. Exits with 1 if a published verdict no longer follows from the data, or the data differ.
     """
     from steinis_lib import claims
 
@@ -171,8 +175,9 @@ def verify(
         raise _fail("published verdicts do not follow from the data:\n" + "\n".join(wrong), 1)
     if again:
         seed = secrets.randbelow(10**6) if seed is None else seed
-        err.print(f"Computing one chunk of each method again (--seed {seed}):")
-        if differing := _recompute(workers or os.cpu_count() or 1, seed):
+        what = "one chunk of each method" if chunks is None else f"{chunks} chunks of each result"
+        err.print(f"Computing {what} again (--seed {seed}):")
+        if differing := _recompute(workers or os.cpu_count() or 1, seed, chunks):
             raise _fail("stored results differ:\n" + "\n".join(differing), 1)
         err.print("They agree with the stored results.")
 
@@ -224,8 +229,8 @@ def train_vae(
     out.print(f"stopped by {trained.stopped_by}; the model: {path}", soft_wrap=True)
 
 
-def _recompute(workers: int, seed: int) -> list[str]:
-    """Compute one chunk of each method of each stored result again; return what differs."""
+def _recompute(workers: int, seed: int, at_most: int | None) -> list[str]:
+    """Compute some chunks of each stored result again; return what differs."""
     from steinis_lib import verification
     from steinis_lib.experiments import EXPERIMENTS, stored
 
@@ -234,7 +239,7 @@ def _recompute(workers: int, seed: int) -> list[str]:
         parameters = experiment.parameters.of_profile("paper")
         if (kept := stored(name, parameters)) is None:
             continue
-        chosen = verification.pick(experiment, parameters, seed)
+        chosen = verification.pick(experiment, parameters, seed, at_most)
         with _bar() as bar:
             row = bar.add_task(name, total=len(chosen))
 

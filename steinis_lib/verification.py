@@ -20,8 +20,10 @@ which are variables with the attribute ``units`` = "s", are not compared. Where 
 makes more of a difference, a variable says how much in the attribute ``tolerance``, in its unit."""
 
 
-def pick(experiment: Experiment, parameters: Parameters, seed: int) -> list[Task]:
-    """Choose one chunk of the pilots and one of each method, at random.
+def pick(
+    experiment: Experiment, parameters: Parameters, seed: int, at_most: int | None = None
+) -> list[Task]:
+    """Choose one chunk of the pilots and one of each method, at random; of these, `at_most` many.
 
     Names that differ in a number at their end, such as ``svgd-50`` and ``svgd-100``, are one
     method at several sizes.
@@ -31,7 +33,8 @@ def pick(experiment: Experiment, parameters: Parameters, seed: int) -> list[Task
     for task in experiment.tasks(parameters):
         by_method.setdefault(re.sub(r"-[\d.]+$", "", task.method), []).append(task)
     rng = random.Random(seed)
-    return [rng.choice(chunks) for chunks in by_method.values()]
+    chosen = [rng.choice(chunks) for chunks in by_method.values()]
+    return chosen if at_most is None else rng.sample(chosen, min(at_most, len(chosen)))
 
 
 def recompute(

@@ -310,9 +310,18 @@ def test_verify_recomputes_unless_told_not_to(published, monkeypatch, lines, cod
     calls = []
     monkeypatch.setattr(cli, "_recompute", lambda *arguments: calls.append(arguments) or lines)
     found = call("verify", "--seed", "7", "--workers", "3")
-    assert calls == [(3, 7)]
+    assert calls == [(3, 7, None)]
     assert found.exit_code == code
     message = plain(found.stderr)
     assert "(--seed 7)" in message
     assert all(line in message for line in lines)
     assert ("agree with the stored results" in message) == (code == 0)
+
+
+def test_verify_can_be_told_to_recompute_less(published, monkeypatch):
+    calls = []
+    monkeypatch.setattr(cli, "_recompute", lambda *arguments: calls.append(arguments) or [])
+    found = call("verify", "--seed", "7", "--workers", "3", "--chunks", "2")
+    assert calls == [(3, 7, 2)] and found.exit_code == 0
+    assert "2 chunks of each result" in plain(found.stderr)
+    assert call("verify", "--chunks", "0").exit_code == 2

@@ -49,6 +49,13 @@ def test_picks_one_chunk_of_each_method_at_random():
     assert {chosen[0].chunk for chosen in picked} == {0, 1, 2}
 
 
+def test_picks_fewer_where_asked_and_in_time_every_method():
+    picked = [verification.pick(TOY, Parameters(), seed, at_most=1) for seed in range(30)]
+    assert all(len(chosen) == 1 for chosen in picked)
+    assert {(t.method, t.chunk) for (t,) in picked} >= {("a", 0), ("a", 1), ("a", 2), ("b", 0)}
+    assert len(verification.pick(TOY, Parameters(), 0, at_most=9)) == 2
+
+
 def test_sizes_of_a_method_count_as_one_and_so_do_all_pilots():
     names = ["easy-svgd-10", "easy-svgd-200", "easy-steinis", "main-optimum-0.3", "main-optimum-1"]
     toy = Experiment(
