@@ -6,9 +6,9 @@ from steinis_lib.engine import Task
 from steinis_lib.experiments.gmm_estimation import (
     TUNED,
     GMMEstimation,
+    candidates,
     exact_values,
     functions_of,
-    candidates,
     interacting_trials,
     pilots,
     run_task,
