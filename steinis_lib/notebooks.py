@@ -17,6 +17,7 @@ NOTEBOOKS: dict[str, Path] = {
     "rbm": results.ROOT / "notebooks" / "04_rbm.ipynb",
     "vae": results.ROOT / "notebooks" / "05_vae.ipynb",
     "running-time": results.ROOT / "notebooks" / "06_running_time.ipynb",
+    "beyond": results.ROOT / "notebooks" / "07_beyond.ipynb",
 }
 """Experiment → the notebook that tells it; the notebook's parameters are the experiment's."""
 

@@ -1,0 +1,210 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from steinis_lib import vae
+from steinis_lib.decoder import DecoderPosterior
+from steinis_lib.engine import Task, stream
+from steinis_lib.experiments import (
+    adaptive_problem,
+    beyond,
+    gmm_estimation,
+    rbm_partition,
+    vae_likelihood,
+)
+from steinis_lib.experiments import beyond_methods as methods
+from steinis_lib.experiments.beyond import IMAGE_VARIANTS, Beyond, pilots, run_task, tasks
+from steinis_lib.parameters import ParameterError
+
+TINY = {
+    "n_repeats": 2,
+    "mixture_trials": 7,
+    "trials_per_chunk": 4,
+    "n_leaders": 10,
+    "n_pool": 40,
+    "n_transitions": 4,
+    "n_followers": 100,
+    "n_held_out": 20,
+    "n_components": 4,
+    "n_draws": 60,
+    "n_iterations": 2,
+    "rbm_dims": (5,),
+    "rbm_trials": 2,
+    "rbm_exploring": 20,
+    "rbm_draws": 200,
+    "latent_dims": (10,),
+    "n_images": 3,
+    "images_per_chunk": 2,
+    "image_repeats": 2,
+    "image_evaluations": 1200,
+    "tuning_images": 2,
+    "truth_chains": 10,
+    "truth_transitions": 3,
+}
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    return Beyond.of_profile("paper", TINY)
+
+
+@pytest.fixture(scope="module")
+def records(tiny):
+    return {task.method: run_task(tiny, task) for task in pilots(tiny)}
+
+
+def test_tasks_are_all_variants_of_all_problems(tiny, records):
+    found = tasks(tiny)
+    assert len(set(found)) == len(found)
+    expected = {f"warped-{v}" for v in methods.WARPED} | {"rbm-5"}
+    expected |= {f"{m}-{v}" for m in ("easy", "hard") for v in methods.MIXTURES}
+    expected |= {f"vae-{v}-10" for v in ("truth", *IMAGE_VARIANTS)}
+    assert {t.method for t in found} == expected
+    assert set(records) == {"vae-tuning-10"}
+    for label, count in (("warped-pool", 2), ("easy-mixture", 7), ("rbm-5", 2), ("vae-flow-10", 3)):
+        numbers = []
+        for task in found:
+            if task.method == label:
+                numbers += run_task(tiny, task, records).trial.values.tolist()
+        assert numbers == list(range(count)), label
+
+
+@pytest.mark.parametrize(
+    "label",
+    [*(f"warped-{v}" for v in methods.WARPED), *(f"hard-{v}" for v in methods.MIXTURES), "rbm-5",
+     *(f"vae-{v}-10" for v in ("truth", *IMAGE_VARIANTS))],
+)  # fmt: skip
+def test_a_chunk_is_a_function_of_its_name(tiny, records, label):
+    first, again = (run_task(tiny, Task(label, 0), records) for _ in "ab")
+    assert first.drop_vars("seconds").identical(again.drop_vars("seconds"))
+    assert all(np.isfinite(first[n].values).all() for n in first.data_vars if n != "pareto_k")
+    assert first.seconds.attrs["units"] == "s"
+
+
+def test_mixtures_are_those_of_section_2(tiny, monkeypatch):
+    seen = []
+    real = methods.in_the_plane
+
+    def spy(target, *arguments):
+        seen.append(target)
+        return real(target, *arguments)
+
+    monkeypatch.setattr(methods, "in_the_plane", spy)
+    run_task(tiny, Task("hard-mixture", 1))
+    theirs = gmm_estimation.GMMEstimation()
+    for chunk, target in enumerate(seen):  # trials 4 to 6 are in the section's chunks 0 and 1
+        generator = stream(theirs.seed, gmm_estimation.NAME, "hard-targets", chunk)
+        expected = gmm_estimation.mixtures(theirs, "hard", 5, generator)
+        assert torch.equal(target.means, expected.means)
+    assert len(seen) == 2
+
+
+def test_the_bent_mixture_is_that_of_section_3(tiny, monkeypatch):
+    seen = []
+    real = methods.in_the_plane
+
+    def spy(target, *arguments):
+        seen.append(target)
+        return real(target, *arguments)
+
+    monkeypatch.setattr(methods, "in_the_plane", spy)
+    run_task(tiny, Task("warped-fixed", 0))
+    expected = adaptive_problem.warped(adaptive_problem.AdaptiveComparison(), "main")
+    x = torch.randn(9, 2, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(seen[0].log_prob(x), expected.log_prob(x))
+
+
+def test_models_are_those_of_section_4(monkeypatch):
+    """Trial 7 of the section is the third model of its second chunk."""
+    p = Beyond.of_profile("paper", TINY | {"rbm_trials": 8})
+    seen = []
+    real = methods.at_modes
+
+    def spy(counted, *arguments):
+        seen.append(counted.target)
+        return real(counted, *arguments)
+
+    monkeypatch.setattr(methods, "at_modes", spy)
+    found = run_task(p, Task("rbm-5", 7))
+    theirs = rbm_partition.RBMPartition()
+    expected = rbm_partition.models(theirs, "standard", 5, theirs.trials_per_chunk, 1)
+    assert torch.equal(seen[0].coupling, expected.coupling[2])
+    assert found.likeliest.values[0] == pytest.approx(
+        float(expected.state_log_probs[2].amax(-1).exp())
+    )
+
+
+def test_images_are_those_of_section_5(tiny):
+    model = vae.bundled(10)
+    images, _ = vae_likelihood.problem(vae_likelihood.VAELikelihood(), model, "prior", range(1, 3))
+    posterior = beyond._posterior(tiny, 10, range(1, 3), 3)
+    assert posterior.images.shape == (6, 784)
+    assert torch.equal(posterior.images[[0, 1, 2]], images[[0]].expand(3, -1))
+    assert torch.equal(posterior.images[3:], images[[1]].expand(3, -1))
+
+
+def test_evaluations_for_an_image_stay_within_the_budget(tiny, records, monkeypatch):
+    spent = 0
+    for name in ("log_prob", "score", "log_prob_and_score"):
+        real = getattr(DecoderPosterior, name)
+
+        def counted(self, z, real=real):
+            nonlocal spent
+            before = spent
+            result = real(self, z)
+            spent = before + math.prod(z.shape[:-1])  # once, though one may call another
+            return result
+
+        monkeypatch.setattr(DecoderPosterior, name, counted)
+    for variant in IMAGE_VARIANTS:
+        spent = 0
+        run_task(tiny, Task(f"vae-{variant}-10", 1), records)  # one image, two runs
+        assert 0.9 * 2 * 1200 < spent <= 2 * 1200, variant
+
+
+def test_evaluations_of_the_rbm_are_counted(tiny):
+    found = run_task(tiny, Task("rbm-5", 0)).isel(trial=0)
+    parts = sum(int(found[n]) for n in ("exploring", "climbing", "fitting", "weighing"))
+    assert int(found.evaluations) == parts + 200
+    assert int(found.exploring) == methods.EXPLORERS * (20 + 1)
+    n_transitions, n_leapfrog, _ = methods.ANNEAL_MODES
+    chains = methods.ANNEALED * (n_transitions * n_leapfrog + 1)
+    assert int(found.evaluations_annealed) == parts + chains
+
+
+def test_there_are_twelve_candidates_for_the_images():
+    assert len(set(methods.HYBRIDS)) == 12 and methods.hybrids(20) == methods.HYBRIDS
+    assert len(methods.hybrids(50)) == 8  # leaders must be more than d
+    assert all(h.chains(4000) * (h.n_transitions * h.n_leapfrog + 1) <= h.left(4000)
+               for h in methods.HYBRIDS)  # fmt: skip
+
+
+@pytest.mark.parametrize("variant", methods.WARPED)
+def test_weights_are_exact(variant):
+    """The mean of Ẑ over independent runs is Z = 1, in sigma units."""
+    sizes = {"n_leaders": 60, "n_pool": 200, "n_components": 8, "n_draws": 600, "n_iterations": 5}
+    p = Beyond.of_profile("paper", TINY | sizes)
+    target = adaptive_problem.warped(adaptive_problem.AdaptiveComparison(), "easy")
+    wide = adaptive_problem.start()
+    wide = type(wide)(wide.mean, 1.5 * wide.scale_tril)
+    generator = stream(0, "test", variant, 0)
+    sample, costs = methods.in_the_plane(target, wide, variant, p.plane, 300, generator, (60,))
+    z = sample.log_z.exp().numpy()
+    assert int(costs["folds"].sum()) == 0
+    assert abs(z.mean() - 1) < 4 * z.std(ddof=1) / math.sqrt(60)
+    assert z.std() < 0.3
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"rbm_dims": [20, 10]}, "rbm_dims: must rise strictly"),
+        ({"latent_dims": [12]}, r"trained models are \(10, 20, 50\), none for \[12\]"),
+        ({"n_pool": 10}, "n_pool: at least n_leaders"),
+    ],
+)
+def test_nonsense_is_refused(given, message):
+    with pytest.raises(ParameterError, match=message):
+        Beyond.of_profile("quick", given)
