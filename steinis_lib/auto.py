@@ -36,6 +36,8 @@ from steinis_lib.targets import Gaussian, LogProb, Target
 
 ENOUGH = 0.5
 """The share of pilot draws that their ESS must reach."""
+FARTHEST_UP = 1e9
+"""Above this log p̄, a climb of sixty steps has met no mode."""
 N_PILOT = 500
 FEW_DIMENSIONS = 5
 """Up to here RBF maps are tried: further up, a kernel that is not tuned moves next to nothing."""
@@ -167,6 +169,11 @@ def _mixture(
     ends = local_fits.explore(target, q0, EXPLORERS, EXPLORING, generator, n_leapfrog=1)
     _refuse_zero(target.log_prob(ends))
     x, log_p, epsilon = local_fits.climb(target, ends)
+    if bool((log_p > FARTHEST_UP).any()):
+        raise FloatingPointError(
+            "log_prob rises without end uphill of q0, so that its integral is infinite; expected a "
+            "density that falls off in all directions: check its sign"
+        )
     chosen = local_fits.distinct(x, log_p, epsilon, MODES)
     scales = epsilon[chosen].sqrt()
     fits, elbo = local_fits.fit(target, x[chosen], scales, m, FLOW, generator)

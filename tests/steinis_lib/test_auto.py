@@ -282,3 +282,9 @@ def test_the_example_of_the_readme_prints_what_it_says():
     said = []
     result = doctest.DocTestRunner().run(test, out=said.append)
     assert result.failed == 0, "".join(said)
+
+
+@pytest.mark.parametrize("power", [1, 2])
+def test_a_density_that_rises_without_end_is_refused(power):
+    with pytest.raises(FloatingPointError, match="rises without end.*check its sign"):
+        estimate_log_z(lambda x: x.abs().pow(power).sum(-1), 2, n_samples=200)
