@@ -24,6 +24,7 @@ from steinis_lib.checks import check_finite, check_log_density, check_particles
 from steinis_lib.importance import ImportanceSample
 from steinis_lib.kernels import RBF, Radial, median_bandwidth
 from steinis_lib.maps import StepMap
+from steinis_lib.steinis import random_batch
 from steinis_lib.targets import Proposal, Target
 
 FACTORS = (1.0, 0.5, 2.0)
@@ -177,7 +178,7 @@ class HeldOutSteinIS:
             the particle.
         """
         generator = resume(state.rng, state.leaders.device)
-        x = self._choose(state.leaders, generator)
+        x = self._batch(state.leaders, generator)
         scores = self.target.score(x)
         check_finite(scores, "the target's score")
         rule = median_bandwidth(x)
@@ -254,9 +255,6 @@ class HeldOutSteinIS:
         merit = (self.target.log_prob(moved) - state.log_q_held_out + log_det).mean(-1)
         return torch.where(positive.all(-1) & torch.isfinite(merit), merit, -torch.inf)
 
-    def _choose(self, leaders: Tensor, generator: torch.Generator) -> Tensor:
-        if self.leaders_per_step is None:
-            return leaders
-        u = torch.rand(leaders.shape[:-1], generator=generator, device=leaders.device)
-        index = u.argsort(-1)[..., : self.leaders_per_step, None]
-        return leaders.gather(-2, index.expand(*index.shape[:-1], leaders.shape[-1]))
+    def _batch(self, leaders: Tensor, generator: torch.Generator) -> Tensor:
+        k = self.leaders_per_step
+        return leaders if k is None else random_batch(leaders, k, generator)

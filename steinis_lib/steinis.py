@@ -223,13 +223,9 @@ class SteinIS:
         """Return the leaders that build the next map, and the generator's state after that."""
         if self.leaders_per_step is None:
             return state.leaders, state.rng
-        x = state.leaders
-        generator = resume(state.rng, x.device)
-        u = torch.rand(x.shape[:-1], generator=generator, device=x.device)
-        index = u.argsort(-1)[..., : self.leaders_per_step, None].expand(
-            *x.shape[:-2], self.leaders_per_step, x.shape[-1]
-        )
-        return x.gather(-2, index), generator.get_state()
+        generator = resume(state.rng, state.leaders.device)
+        chosen = random_batch(state.leaders, self.leaders_per_step, generator)
+        return chosen, generator.get_state()
 
     def importance_sample(self, state: SteinISState) -> ImportanceSample:
         """Return the followers with log w = log p̄ - log q_ℓ (the weights of section 3).
@@ -242,3 +238,10 @@ class SteinIS:
         log_p = self.target.log_prob(state.followers)
         check_log_density(log_p, "the target's log_prob")
         return ImportanceSample(state.followers, log_p - state.log_q)
+
+
+def random_batch(x: Tensor, k: int, generator: torch.Generator) -> Tensor:
+    """Return k of the particles ``(*batch, n, d)``, drawn without replacement in each problem."""
+    u = torch.rand(x.shape[:-1], generator=generator, device=x.device)
+    index = u.argsort(-1)[..., :k, None]
+    return x.gather(-2, index.expand(*index.shape[:-1], x.shape[-1]))
