@@ -173,20 +173,23 @@ def test_the_step_sizes_are_those_documented(skewed, wide, generator):
 
 
 def test_a_run_ends_at_the_maximum_of_the_elbo_up_to_one_over_the_leaders(skewed, wide, generator):
-    """E_q[s] = 0 and E_q[Hessian] = -C⁻¹; the mean of 30 runs shows the bias in the noise."""
+    """E_q[s] = 0 and E_q[Hessian] = -C⁻¹; the mean of 60 runs shows the bias in the noise.
+
+    Runs are long, for what is left of the way when steps begin to fall shrinks slowly.
+    """
     at_start = optimality(skewed, Gaussian(wide.mean[None], wide.scale_tril[None]))
     assert at_start[1].norm() > 10
     bias = {}
     for n in (25, 100, 400):
-        flow = GaussianFlow(skewed, n, full_steps=40)
-        q = flow.proposal(flow.run(flow.init(wide, generator, (30,)), 150))
+        flow = GaussianFlow(skewed, n, full_steps=150)
+        q = flow.proposal(flow.run(flow.init(wide, generator, (60,)), 600))
         gradient, curvature = (part.flatten(1) for part in optimality(skewed, q))
         both = torch.cat([gradient, curvature], 1)
         bias[n] = both.mean(0)
-        error = both.std(0) / math.sqrt(30)
+        error = both.std(0) / math.sqrt(60)
         assert (bias[n].abs() < 2.5 / n + 4 * error).all()
     assert 0.04 < bias[25].norm() < 0.1
-    assert bias[400].norm() < 0.25 * bias[25].norm()  # a sixteenth, and noise
+    assert bias[400].norm() < 0.01
     assert 2 < bias[25].norm() / bias[100].norm() < 7
 
 
