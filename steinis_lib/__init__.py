@@ -10,6 +10,7 @@ from steinis_lib.ais import AIS, AISState
 from steinis_lib.annealing import GeometricPath, linear, sigmoidal
 from steinis_lib.auto import estimate_log_z
 from steinis_lib.bdmc import Bounds, bidirectional
+from steinis_lib.bridge import Bridge, BridgeEstimate, BridgeState, bridge
 from steinis_lib.coordinates import InCoordinates
 from steinis_lib.decoder import DecoderPosterior
 from steinis_lib.evidence import Evidence
@@ -58,6 +59,9 @@ __all__ = [
     "AdaptiveIS",
     "AdaptiveISState",
     "Bounds",
+    "Bridge",
+    "BridgeEstimate",
+    "BridgeState",
     "CheapScore",
     "DecoderPosterior",
     "Evidence",
@@ -98,6 +102,7 @@ __all__ = [
     "Whitened",
     "annealing_pilot",
     "bidirectional",
+    "bridge",
     "cross_ksd_squared",
     "defensive",
     "direct_sampling",

@@ -159,11 +159,9 @@ class HAIS:
         v = xi
         if self.refresh < 1:
             v = math.sqrt(1 - self.refresh) * state.velocities + math.sqrt(self.refresh) * xi
-        proposal, v_new = leapfrog(self.path, state, v, beta, state.step_size, self.n_leapfrog)
-        log_a = proposal.log_prob(beta) - state.log_prob(beta)
-        log_a = log_a + 0.5 * (v.square() - v_new.square()).sum(-1)
-        accept = proposal.is_finite() & (log_u < log_a)
-
+        accept, proposal, v_new = propose(
+            self.path, state, v, log_u, beta, state.step_size, self.n_leapfrog
+        )
         acceptance = accept.to(x).mean(-1)
         new = HAISState(
             **vars(choose(accept, proposal, state)),
@@ -201,6 +199,25 @@ class HAIS:
             return state.step_size
         factor = torch.where(state.mean_acceptance > ADAPT_TO, ADAPT_UP, ADAPT_DOWN)
         return (state.step_size * factor.to(state.step_size)).clamp(*ADAPT_WITHIN)
+
+
+def propose(
+    path: GeometricPath,
+    start: Evaluated,
+    v: Tensor,
+    log_u: Tensor,
+    beta: float,
+    step_size: Tensor,
+    n: int,
+) -> tuple[Tensor, Evaluated, Tensor]:
+    """Return whether to accept, ``(*batch, n)``, and where n leapfrog steps lead: steps 2 and 3.
+
+    `log_u` are logs of uniform draws. A proposal with a number that is not finite is rejected.
+    """
+    end, v_end = leapfrog(path, start, v, beta, step_size, n)
+    log_a = end.log_prob(beta) - start.log_prob(beta)
+    log_a = log_a + 0.5 * (v.square() - v_end.square()).sum(-1)
+    return end.is_finite() & (log_u < log_a), end, v_end
 
 
 def leapfrog(
