@@ -32,7 +32,7 @@ from steinis_lib.pilots import annealing_pilot, steinis_pilot
 from steinis_lib.plain import direct_sampling, importance_sampling
 from steinis_lib.pullback import PulledBack
 from steinis_lib.rbm import GaussBernoulliRBM, random_rbm
-from steinis_lib.schedules import StepSize
+from steinis_lib.schedules import StepSize, Tempering
 from steinis_lib.states import load_state, save_state
 from steinis_lib.steinis import SteinIS, SteinISInfo, SteinISState
 from steinis_lib.svgd import SVGD, SVGDState
@@ -97,6 +97,7 @@ __all__ = [
     "StepSize",
     "Sum",
     "Target",
+    "Tempering",
     "Trial",
     "WarpedMixture",
     "Whitened",

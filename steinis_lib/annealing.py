@@ -141,7 +141,7 @@ class Tempered:
 
     def score(self, x: Tensor) -> Tensor:
         """Return ∇ log f_β(x) of shape ``(*batch, n, d)``."""
-        return self.log_prob_and_score(x)[1]
+        return self.path.score(x, self.beta)
 
     def log_prob_and_score(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return both from one call to q_0 and one to p̄."""

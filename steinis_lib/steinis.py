@@ -1,7 +1,7 @@
 """Stein variational importance sampling, Algorithm 1 of the paper.
 
-Leaders build each map by SVGD; followers are pushed through it and carry log q_ℓ. Given the
-leaders, followers are independent draws from q_ℓ, so p̄/q_ℓ are ordinary importance weights.
+Leaders build each map by SVGD, from any scores; followers are pushed through it and carry log q_ℓ.
+Given the leaders, followers are independent draws from q_ℓ: p̄/q_ℓ are ordinary importance weights.
 """
 
 from __future__ import annotations
@@ -96,9 +96,11 @@ class SteinIS:
         and only those drawn need scores (the random batches of Jin, Li & Liu 2020). None
         (default): all leaders build every map, as in Algorithm 1.
     score_every
-        Take the leaders' scores once in so many transitions, and reuse them in between, although
-        leaders have moved. Maps are less good for it, weights as valid. Not with
-        `leaders_per_step`, where each map has other leaders.
+        Take scores once in so many transitions, and reuse them although leaders have moved: maps
+        are less good for it, weights as valid. Not with `leaders_per_step`: each map has others.
+    score_target
+        ℓ → the target whose score leaders take, such as a `Tempering` from q_0 to p̄; followers are
+        weighed by p̄ whatever it is. None (default): p̄ itself.
     """
 
     target: Target
@@ -107,6 +109,7 @@ class SteinIS:
     determinant: Determinant = "exact"
     leaders_per_step: int | None = None
     score_every: int = 1
+    score_target: Callable[[int], Target] | None = None
 
     def __post_init__(self) -> None:
         if self.leaders_per_step is not None and self.leaders_per_step < 2:
@@ -116,6 +119,8 @@ class SteinIS:
                 f"score_every must be at least 1, and 1 with leaders_per_step (each map has other "
                 f"leaders, whose scores are not at hand); got {self.score_every}"
             )
+        if self.score_target is not None and (d := self.score_target(0).dim) != self.target.dim:
+            raise ValueError(f"score_target has d={d}, but the target has d={self.target.dim}")
 
     def init(
         self,
@@ -146,11 +151,8 @@ class SteinIS:
         """
         check_particles(leaders, "leaders", self.target.dim, at_least=self.leaders_per_step or 2)
         check_particles(followers, "followers", self.target.dim)
-        if log_q.shape != followers.shape[:-1]:
-            raise ValueError(
-                f"log_q must be (*batch, n) = {tuple(followers.shape[:-1])}, "
-                f"got {tuple(log_q.shape)}"
-            )
+        if log_q.shape != (shape := tuple(followers.shape[:-1])):
+            raise ValueError(f"log_q must be (*batch, n) = {shape}, got {tuple(log_q.shape)}")
         check_log_density(log_q, "log q_0")
         folds = torch.zeros(followers.shape[:-2], dtype=torch.int64, device=followers.device)
         state = SteinISState(leaders, followers, log_q, torch.tensor(0), folds)
@@ -162,12 +164,14 @@ class SteinIS:
 
     def step(self, state: SteinISState) -> tuple[SteinISState, SteinISInfo]:
         """One transition: build the map from leaders, push all through it, update log q."""
-        epsilon = self.step_size(int(state.transition))
+        ell = int(state.transition)
+        epsilon = self.step_size(ell)
         chosen, rng = self._choose(state)
-        if state.scores.numel() and int(state.transition) % self.score_every:
+        if state.scores.numel() and ell % self.score_every:
             step_map = StepMap(chosen, state.scores, self.kernel.fit(chosen), epsilon)
         else:
-            step_map = build(self.target, chosen, self.kernel, epsilon)
+            target = self.target if self.score_target is None else self.score_target(ell)
+            step_map = build(target, chosen, self.kernel, epsilon)
         leaders = step_map(state.leaders)
         followers, log_abs_det, positive = step_map.with_log_det(state.followers, self.determinant)
         check_finite(leaders, "a leader")
@@ -198,10 +202,9 @@ class SteinIS:
         Parameters
         ----------
         ess_threshold
-            Stop early once ESS/|B| has reached this fraction in every problem of the batch;
-            looked at before the first and after each `check_every` transitions. The rule looks
-            at the very weights that it stops for, so Ẑ of a stopped run is consistent, but no
-            longer exactly unbiased.
+            Stop once ESS/|B| has reached this fraction in every problem of the batch; looked at
+            before the first and after each `check_every` transitions. The rule looks at the very
+            weights that it stops for: Ẑ is then consistent, but no longer exactly unbiased.
         on_step
             Called with each new state and info: for progress, or to record a curve.
         """
