@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -29,6 +28,7 @@ from steinis_lib.experiments import (
     vae_likelihood,
 )
 from steinis_lib.experiments import beyond_methods as methods
+from steinis_lib.experiments.beyond_images import ENDS, Annealing, hybrids
 from steinis_lib.importance import ImportanceSample
 from steinis_lib.parameters import Parameters
 from steinis_lib.plain import importance_sampling
@@ -36,7 +36,7 @@ from steinis_lib.rbm import GaussBernoulliRBM
 from steinis_lib.targets import Gaussian
 
 NAME = "beyond"
-IMAGE_VARIANTS = ("flow", "flow-cheap", "flow-hais")
+IMAGE_VARIANTS = ("flow", "flow-cheap", "flow-hais", "flow-bridge")
 ROUNDING = vae_likelihood.ROUNDING
 
 
@@ -92,7 +92,7 @@ class Beyond(Parameters):
     n_images: int = Field(9, ge=2, description="test images, those of section 5")
     images_per_chunk: int = Field(3, ge=2, description="computed and stored together")
     image_repeats: int = Field(20, ge=2, description="runs of each variant on each image")
-    image_evaluations: int = Field(4000, ge=1000, description="of the decoder, for one image")
+    image_evaluations: int = Field(4000, ge=1200, description="of the decoder, for one image")
     tuning_images: int = Field(4, ge=2, description="pilot images for each of 12 candidates")
     truth_chains: int = Field(400, ge=10, description="chains of the long runs")
     truth_transitions: int = Field(100, ge=1, description="their transitions, of 3 leapfrogs")
@@ -128,8 +128,8 @@ class Beyond(Parameters):
 
 
 def pilots(p: Beyond) -> list[Task]:
-    """Return the tuning of HAIS from the fitted Gaussian, at each latent dimension."""
-    return [Task(f"vae-tuning-{d}", 0) for d in p.latent_dims]
+    """Return the tuning of both ways on from the fitted Gaussian, at each latent dimension."""
+    return [Task(f"vae-tuning-{kind}-{d}", 0) for kind in ENDS for d in p.latent_dims]
 
 
 def tasks(p: Beyond) -> list[Task]:
@@ -155,8 +155,8 @@ def run_task(p: Beyond, task: Task, pilots: Mapping[str, xr.Dataset] | None = No
         return _rbm(p, int(rest), task.chunk, generator)
     if problem == "vae":
         variant, _, size = rest.rpartition("-")
-        if variant == "tuning":
-            return _tune(p, int(size), generator)
+        if variant.startswith("tuning-"):
+            return _tune(p, variant.removeprefix("tuning-"), int(size), generator)
         assert pilots is not None
         return _images(p, variant, int(size), task.chunk, pilots, generator)
     return _mixtures(p, problem, rest, task.chunk, generator)
@@ -225,18 +225,22 @@ def _rbm(p: Beyond, dim: int, trial: int, generator: torch.Generator) -> xr.Data
     annealed, _ = methods.anneal_mixture(
         counted, mixture, methods.ANNEAL_MODES, methods.ANNEALED, generator
     )
+    annealed_at = counted.n
+    bridged = methods.bridge_mixture(counted, mixture, p.rbm_draws, generator)
     few = ImportanceSample(sample.particles[:100], sample.log_w[:100])
     found = {
         "error": sample.log_z - model.log_z, "error_100": few.log_z - model.log_z,
         "standard_error": sample.log_z_se, "ess": sample.ess / sample.n,
         "error_annealed": annealed.log_z - model.log_z,
+        "error_bridged": bridged.log_z - model.log_z, "standard_error_bridged": bridged.log_z_se,
         "pareto_k": sample.pareto_k, "likeliest": model.state_log_probs.amax(-1).exp(),
     }  # fmt: skip
     values = {name: value.reshape(1) for name, value in found.items()}
     values |= {name: torch.tensor([n]) for name, n in costs.items()}
     values |= {"modes": torch.tensor([len(mixture.log_weights)])}
     values |= {"evaluations": torch.tensor([plain]), "seconds": torch.tensor([seconds])}
-    values |= {"evaluations_annealed": torch.tensor([counted.n - p.rbm_draws])}
+    values |= {"evaluations_annealed": torch.tensor([annealed_at - p.rbm_draws])}
+    values |= {"evaluations_bridged": torch.tensor([plain - p.rbm_draws + counted.n - annealed_at])}
     return _dataset(values, [trial])
 
 
@@ -247,14 +251,15 @@ def _posterior(p: Beyond, dim: int, numbers: range, repeats: int) -> DecoderPost
     return DecoderPosterior(model.decoder, images.repeat_interleave(repeats, 0))
 
 
-def _tune(p: Beyond, dim: int, generator: torch.Generator) -> xr.Dataset:
+def _tune(p: Beyond, kind: str, dim: int, generator: torch.Generator) -> xr.Dataset:
     """Try all candidates on pilot images: the merit is minus the mean standard error of log Ẑ."""
     posterior = _posterior(p, dim, range(500, 500 + p.tuning_images), 4)
     merits = []
-    for setting in methods.hybrids(dim):
-        q = methods.flow(posterior, vae.bundled(dim), setting, False, generator)
-        n = setting.chains(p.image_evaluations)
-        merits.append(-float(methods.finish(posterior, q, setting, n, generator).log_z_se.mean()))
+    for flow, end in hybrids(kind, dim):
+        q = flow.run(posterior, vae.bundled(dim), False, generator)
+        left = p.image_evaluations - flow.evaluations
+        found = end.finish(posterior, q, left, generator)
+        merits.append(-float(found["standard_error"].mean()))
     return xr.Dataset(
         {"merit": (("trial", "candidate"), [merits], {"tolerance": 0.1})}, coords={"trial": [0]}
     )
@@ -272,23 +277,23 @@ def _images(
     repeats = 1 if variant == "truth" else p.image_repeats
     posterior = _posterior(p, dim, numbers, repeats)
     began = time.perf_counter()
-    best = int(pilots[f"vae-tuning-{dim}"].merit.values[0].argmax())
-    setting = methods.hybrids(dim)[best]
-    q = methods.flow(posterior, vae.bundled(dim), setting, variant == "flow-cheap", generator)
+    kind = "bridge" if variant == "flow-bridge" else "hais"
+    best = int(pilots[f"vae-tuning-{kind}-{dim}"].merit.values[0].argmax())
+    flow, end = hybrid = hybrids(kind, dim)[best]
+    q = flow.run(posterior, vae.bundled(dim), variant == "flow-cheap", generator)
+    left = hybrid.left(p.image_evaluations)
     if variant == "truth":
-        long = replace(setting, n_transitions=p.truth_transitions, n_leapfrog=3, step_size=0.5)
-        sample = methods.finish(posterior, q, long, p.truth_chains, generator)
-    elif variant == "flow-hais":
-        n = setting.chains(p.image_evaluations)
-        sample = methods.finish(posterior, q, setting, n, generator)
+        long = Annealing(p.truth_transitions, 3, 0.5)
+        found = long.finish(posterior, q, p.truth_chains * (3 * p.truth_transitions + 1), generator)
+    elif variant in ("flow-hais", "flow-bridge"):
+        found = end.finish(posterior, q, left, generator)
     else:
-        shape = (len(numbers) * repeats, setting.left(p.image_evaluations))
-        sample = importance_sampling(posterior, q, shape, generator)
+        sample = importance_sampling(posterior, q, (len(numbers) * repeats, left), generator)
+        found = {
+            "log_z": sample.log_z, "standard_error": sample.log_z_se, "ess": sample.ess / sample.n,
+            "pareto_k": sample.pareto_k, "mean_log_w": sample.log_w.mean(-1),
+        }  # fmt: skip
     seconds = (time.perf_counter() - began) / (len(numbers) * repeats)
-    found = {
-        "log_z": sample.log_z, "standard_error": sample.log_z_se, "ess": sample.ess / sample.n,
-        "pareto_k": sample.pareto_k, "mean_log_w": sample.log_w.mean(-1),
-    }  # fmt: skip
     dims, shape = ("trial", "repeat"), (len(numbers), repeats)
     variables: dict[str, Any] = {
         name: (dims, value.reshape(shape).double().numpy(), {"tolerance": ROUNDING["chains"]})

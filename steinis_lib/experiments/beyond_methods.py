@@ -12,29 +12,25 @@ from torch import Tensor
 
 from steinis_lib import local_fits
 from steinis_lib.affine import Linear, Sum, Whitened
-from steinis_lib.annealing import linear
-from steinis_lib.coordinates import InCoordinates
-from steinis_lib.decoder import DecoderPosterior
-from steinis_lib.gaussian_flow import GaussianFlow
+from steinis_lib.annealing import GeometricPath, linear
+from steinis_lib.bridge import Bridge, BridgeEstimate
 from steinis_lib.hais import HAIS
 from steinis_lib.held_out import HeldOutSteinIS
 from steinis_lib.importance import ImportanceSample
-from steinis_lib.inexact import CheapScore
 from steinis_lib.kernels import RBF, Kernel
 from steinis_lib.low_discrepancy import sobol_sample
 from steinis_lib.mixtures import FullMixture
 from steinis_lib.mpmc import MixturePMC
 from steinis_lib.plain import importance_sampling
-from steinis_lib.schedules import StepSize
+from steinis_lib.schedules import StepSize, Tempering
 from steinis_lib.steinis import SteinIS
 from steinis_lib.targets import Gaussian, Target
-from steinis_lib.vae import VAE, Decoder
 
 Found = dict[str, Tensor]
 WIDE = 6.0
 """The bandwidth's multiplier in the plane: the widest of what section 2 tries that never folds."""
 STEPS = StepSize(0.5, 0.1)
-MAPS = ("fixed", "sobol", "reused", "pool", "affine")
+MAPS = ("fixed", "sobol", "reused", "annealed", "pool", "affine")
 """SteinIS with one thing changed at a time, from the wide kernel and fixed leaders on."""
 HELD_OUT = ("held-out", "mixture-held-out")
 WARPED = (*MAPS, *HELD_OUT, "mixture")
@@ -44,6 +40,8 @@ ANNEAL = (50, 3, 0.4)
 """Transitions, leapfrogs and ε of HAIS from a mixture in the plane, ..."""
 ANNEAL_MODES = (200, 1, 0.3)
 """... and from local fits at the modes of an RBM, with `ANNEALED` chains."""
+BRIDGE_MODES = (20, 3, 0.5)
+"""The same of chains that bridge it and p̄; `ANNEALED` chains of either kind."""
 ANNEALED = 100
 
 
@@ -83,7 +81,7 @@ def in_the_plane(
         densities = densities + s.n_draws * s.n_iterations
     if variant in MAPS:
         pool = s.n_pool if variant in ("pool", "affine") else s.n_leaders
-        sampler = _sampler(target, variant, s.n_leaders)
+        sampler = _sampler(target, q0, variant, s)
         state = sampler.init(q0, pool, n, generator, batch)
         if variant == "sobol":
             state = replace(state, leaders=sobol_sample(q0, (*batch, pool), generator))
@@ -123,16 +121,28 @@ def anneal_mixture(
     return chain.importance_sample(chain.run(chain.init(n, generator, batch))), chain.gradients
 
 
-def _sampler(target: Target, variant: str, n_leaders: int) -> SteinIS:
+def bridge_mixture(
+    target: Target, mixture: FullMixture, n_draws: int, generator: torch.Generator
+) -> BridgeEstimate:
+    """Bridge a mixture at the modes and p̄, from so many draws of the mixture."""
+    n_transitions, n_leapfrog, step = BRIDGE_MODES
+    sampler = Bridge(target, mixture, step, n_leapfrog)
+    state = sampler.run(sampler.init(n_draws, ANNEALED, generator), n_transitions)
+    return sampler.estimate(state)
+
+
+def _sampler(target: Target, q0: Gaussian, variant: str, s: PlaneSizes) -> SteinIS:
     kernel: Kernel = RBF(multiplier=WIDE)
     steps = STEPS
     if variant == "affine":  # the affine part alone asks for steps well below 1
         kernel = Whitened(Sum((Linear(), kernel), (1.0, 4.0)))
         steps = replace(STEPS, alpha=0.1)
-    per_step = n_leaders if variant in ("pool", "affine") else None
+    per_step = s.n_leaders if variant in ("pool", "affine") else None
+    half = linear(max(1, s.n_transitions // 2))
     return SteinIS(
         target, kernel, steps, leaders_per_step=per_step,
         score_every=2 if variant == "reused" else 1,
+        score_target=Tempering(GeometricPath(q0, target), half) if variant == "annealed" else None,
     )  # fmt: skip
 
 
@@ -146,81 +156,6 @@ def _mixture(
     start = FullMixture(torch.full_like(means[..., 0], -math.log(k)), means, eye)
     sampler = MixturePMC(target, s.n_draws)
     return sampler.proposal(sampler.run(sampler.init(start, generator), s.n_iterations))
-
-
-@dataclass(frozen=True)
-class Hybrid:
-    """A Gaussian flow, then HAIS from its end, in its coordinates.
-
-    Parameters
-    ----------
-    flow_transitions, n_leaders, full_steps
-        Of the flow.
-    n_transitions, n_leapfrog, step_size
-        Of HAIS.
-    """
-
-    flow_transitions: int
-    n_leaders: int
-    full_steps: int
-    n_transitions: int
-    n_leapfrog: int
-    step_size: float
-
-    def left(self, evaluations: int) -> int:
-        """Of so many evaluations for one image, those that the flow leaves."""
-        return evaluations - self.flow_transitions * self.n_leaders
-
-    def chains(self, evaluations: int) -> int:
-        """How many chains of HAIS what is left pays for."""
-        return self.left(evaluations) // (self.n_transitions * self.n_leapfrog + 1)
-
-
-HYBRIDS = [
-    Hybrid(*first, *second)
-    for first in ((15, 60, 8), (22, 40, 9), (16, 55, 9))
-    for second in ((20, 3, 0.4), (20, 3, 0.55), (30, 2, 0.55), (60, 1, 0.55))
-]
-"""The candidates for 4000 evaluations; `hybrids` leaves out those with too few leaders for d."""
-
-
-def hybrids(dim: int) -> list[Hybrid]:
-    """Return the candidates at a latent dimension: twelve, or fewer where leaders must exceed d."""
-    return [h for h in HYBRIDS if h.n_leaders > dim]
-
-
-def flow(
-    posterior: DecoderPosterior,
-    model: VAE,
-    setting: Hybrid,
-    cheap: bool,
-    generator: torch.Generator,
-) -> Gaussian:
-    """Fit q_K to each image's posterior from the prior; `cheap`: with scores in bfloat16."""
-    target: Target = posterior
-    if cheap:
-        names = Decoder.__dataclass_fields__
-        half = Decoder(**{n: getattr(model.decoder, n).bfloat16() for n in names})
-        rounded = DecoderPosterior(half, posterior.images.bfloat16())
-        target = CheapScore(posterior, rounded, torch.bfloat16)
-    sampler = GaussianFlow(target, setting.n_leaders, setting.full_steps)
-    state = sampler.init(posterior.prior(), generator, tuple(posterior.images.shape[:-1]))
-    return sampler.proposal(sampler.run(state, setting.flow_transitions))
-
-
-def finish(
-    posterior: DecoderPosterior,
-    q: Gaussian,
-    setting: Hybrid,
-    n: int,
-    generator: torch.Generator,
-) -> ImportanceSample:
-    """Anneal n chains for each image from q to the posterior."""
-    inside = InCoordinates(posterior, q)
-    chain = HAIS(
-        inside, inside.base(), linear(setting.n_transitions), setting.step_size, setting.n_leapfrog
-    )
-    return chain.importance_sample(chain.run(chain.init(n, generator, tuple(q.mean.shape[:-1]))))
 
 
 EXPLORERS, MODES, MODE_TRANSITIONS, WEIGHINGS, DRAWS = 100, 12, 10, 6, 500

@@ -13,17 +13,18 @@ from typing import Literal
 import numpy as np
 import xarray as xr
 
-from steinis_lib.experiments.beyond_methods import Hybrid, hybrids
+from steinis_lib.experiments.beyond_images import Hybrid, hybrids
 from steinis_lib.statistics import Array, Estimate, bootstrap
 from steinis_lib.summaries.gmm_estimation import EXPECTATIONS
 
-PLANE, IMAGES = "mixture-held-out", "flow-hais"
-"""The variants that the bars are about, with `at-modes`; fixed before any full run."""
+PLANE, IMAGES = "mixture-held-out", "flow-bridge"
+"""The variants that the bars are about, with `at-modes`; see "Choices" for when they were named."""
 SIZE = 100
 """|B| at which mixtures are compared."""
 HAIS = ("hais-full", "hais-partial")
-AT_MODES = {"at-modes": "error", "at-modes-100": "error_100", "at-modes-hais": "error_annealed"}
-"""On the RBM: all weighted draws of the mixture, the first 100, and HAIS from it instead."""
+AT_MODES = {"at-modes": "error", "at-modes-100": "error_100", "at-modes-hais": "error_annealed",
+            "at-modes-bridge": "error_bridged"}  # fmt: skip
+"""On the RBM: all weighted draws of the mixture, the first 100; and HAIS or a bridge from it."""
 WARPED_BARS = {"bar": 0.01, "aim": 0.003}
 MIXTURE_BARS = {"expectation": 1.5, "Z": 1.0}
 RBM_BARS = {100: 0.1}
@@ -142,15 +143,11 @@ def truth_agreement(tree: xr.DataTree, section: xr.DataTree, dim: int) -> Array:
     return np.asarray((ours.log_z.values - theirs.log_z.values) / sigma)
 
 
-def hybrid_of(tree: xr.DataTree, dim: int) -> Hybrid:
-    """Return the candidate that the pilots chose for the images."""
-    return hybrids(dim)[int(tree[f"vae-tuning-{dim}"].to_dataset().merit.values[0].argmax())]
-
-
-def image_evaluations(tree: xr.DataTree, dim: int, budget: int) -> int:
-    """Decoder evaluations that `flow-hais` makes for one image."""
-    h = hybrid_of(tree, dim)
-    return budget - h.left(budget) + h.chains(budget) * (h.n_transitions * h.n_leapfrog + 1)
+def hybrid_of(tree: xr.DataTree, method: str, dim: int) -> Hybrid:
+    """Return the candidate that the pilots chose for `flow-hais` or `flow-bridge`."""
+    kind = method.removeprefix("flow-")
+    merit = tree[f"vae-tuning-{kind}-{dim}"].to_dataset().merit.values[0]
+    return hybrids(kind, dim)[int(merit.argmax())]
 
 
 @dataclass(frozen=True)
@@ -192,7 +189,7 @@ def bars(
             found.append(Bar(text, t, rmse(rbm_errors(tree, rbm, "at-modes", d)), fits))
     for d, t in IMAGE_BARS.items():
         if f"vae-{IMAGES}-{d}" in tree.children:
-            fits = image_evaluations(tree, d, image_budget) <= image_budget
+            fits = hybrid_of(tree, IMAGES, d).used(image_budget) <= image_budget
             text = f"images, d = {d}: RMSE at most {t:g} nat, in {image_budget:,} evaluations"
             found.append(Bar(text, t, rmse(image_errors(tree, images, IMAGES, d)), fits))
     return found

@@ -16,6 +16,7 @@ from steinis_lib.experiments import (
 )
 from steinis_lib.experiments import beyond_methods as methods
 from steinis_lib.experiments.beyond import IMAGE_VARIANTS, Beyond, pilots, run_task, tasks
+from steinis_lib.experiments.beyond_images import ENDS, hybrids
 from steinis_lib.parameters import ParameterError
 
 TINY = {
@@ -62,7 +63,7 @@ def test_tasks_are_all_variants_of_all_problems(tiny, records):
     expected |= {f"{m}-{v}" for m in ("easy", "hard") for v in methods.MIXTURES}
     expected |= {f"vae-{v}-10" for v in ("truth", *IMAGE_VARIANTS)}
     assert {t.method for t in found} == expected
-    assert set(records) == {"vae-tuning-10"}
+    assert set(records) == {"vae-tuning-hais-10", "vae-tuning-bridge-10"}
     for label, count in (("warped-pool", 2), ("easy-mixture", 7), ("rbm-5", 2), ("vae-flow-10", 3)):
         numbers = []
         for task in found:
@@ -172,13 +173,23 @@ def test_evaluations_of_the_rbm_are_counted(tiny):
     n_transitions, n_leapfrog, _ = methods.ANNEAL_MODES
     chains = methods.ANNEALED * (n_transitions * n_leapfrog + 1)
     assert int(found.evaluations_annealed) == parts + chains
+    n_transitions, n_leapfrog, _ = methods.BRIDGE_MODES
+    chains = methods.ANNEALED * n_transitions * n_leapfrog
+    assert int(found.evaluations_bridged) == parts + 200 + chains
 
 
-def test_there_are_twelve_candidates_for_the_images():
-    assert len(set(methods.HYBRIDS)) == 12 and methods.hybrids(20) == methods.HYBRIDS
-    assert len(methods.hybrids(50)) == 8  # leaders must be more than d
-    assert all(h.chains(4000) * (h.n_transitions * h.n_leapfrog + 1) <= h.left(4000)
-               for h in methods.HYBRIDS)  # fmt: skip
+@pytest.mark.parametrize("kind", ENDS)
+def test_there_are_twelve_candidates_of_each_kind_for_the_images(kind):
+    assert len(set(hybrids(kind, 20))) == 12
+    assert len(hybrids(kind, 50)) == 8  # leaders must be more than d
+    assert all(0.9 * 4000 < h.used(4000) <= 4000 for h in hybrids(kind, 20))
+
+
+def test_candidates_say_what_they_use():
+    """A flow of 15 transitions with 60 leaders leaves 3100."""
+    anneal, bridge = (hybrids(kind, 20)[0] for kind in ("hais", "bridge"))
+    assert anneal.used(4000) == 900 + 50 * (20 * 3 + 1)
+    assert bridge.used(4000) == 900 + 1033 + 20 * 50 * 2
 
 
 @pytest.mark.parametrize("variant", methods.WARPED)
@@ -208,3 +219,16 @@ def test_weights_are_exact(variant):
 def test_nonsense_is_refused(given, message):
     with pytest.raises(ParameterError, match=message):
         Beyond.of_profile("quick", given)
+
+
+def test_annealed_leaders_differ_from_fixed_ones_in_the_first_half_alone():
+    target = adaptive_problem.warped(adaptive_problem.AdaptiveComparison(), "main")
+    q0, sizes = adaptive_problem.start(), Beyond.of_profile("paper", TINY).plane
+    fixed, annealed = (methods._sampler(target, q0, v, sizes) for v in ("fixed", "annealed"))
+    assert (annealed.kernel, annealed.step_size) == (fixed.kernel, fixed.step_size)
+    state = fixed.init(q0, 10, 5, torch.Generator().manual_seed(1))
+    for t in range(sizes.n_transitions):  # 4
+        s, info = fixed.step(state)
+        other, _ = annealed.step(state)
+        assert torch.equal(s.followers, other.followers) == (t >= 1), t
+        state = s
