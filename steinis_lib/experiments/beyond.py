@@ -37,6 +37,8 @@ from steinis_lib.targets import Gaussian
 
 NAME = "beyond"
 IMAGE_VARIANTS = ("flow", "flow-cheap", "flow-hais", "flow-bridge")
+MIXTURE_SIZE = 100
+"""|B| on the mixtures of section 2: one of its sizes."""
 ROUNDING = vae_likelihood.ROUNDING
 
 
@@ -69,13 +71,13 @@ class Beyond(Parameters):
         "truth_transitions": 10,
     }
 
-    n_repeats: int = Field(20, ge=2, description="runs of each variant on the warped mixture")
-    mixture_trials: int = Field(50, ge=2, description="random mixtures of section 2")
-    trials_per_chunk: int = Field(5, ge=2, description="of these, computed and stored together")
+    n_repeats: int = Field(40, ge=2, description="runs of each variant on the warped mixture")
+    mixture_trials: int = Field(500, ge=2, description="random mixtures of section 2")
+    trials_per_chunk: int = Field(10, ge=2, description="of these, computed and stored together")
     n_leaders: int = Field(150, ge=2, description="in the plane: leaders of a transition")
     n_pool: int = Field(3000, ge=2, description="leaders in the pool, where there is one")
     n_transitions: int = Field(200, ge=2, description="at most")
-    n_followers: int = Field(1000, ge=100, description="|B|")
+    n_followers: int = Field(1000, ge=100, description="|B| on the warped mixture")
     n_held_out: int = Field(1000, ge=2, description="particles that steer, where there are some")
     n_components: int = Field(50, ge=1, description="of the mixture that M-PMC fits")
     n_draws: int = Field(5000, ge=10, description="in each iteration of M-PMC")
@@ -195,12 +197,11 @@ def _mixtures(
         exact = gmm_estimation.exact_values(target, w, b)
         q0 = Gaussian.isotropic(torch.zeros(2, dtype=torch.float64))
         sample, costs = methods.in_the_plane(
-            target, q0, variant, p.small_plane, max(100, p.n_followers // 3), generator, (count,)
+            target, q0, variant, p.small_plane, MIXTURE_SIZE, generator, (count,)
         )
-        first = ImportanceSample(sample.particles[:, :100], sample.log_w[:, :100])
-        error = first.expectation(gmm_estimation.functions_of(w, b))[0] - exact
+        error = sample.expectation(gmm_estimation.functions_of(w, b))[0] - exact
         found = {
-            "log_z": first.log_z, "kl": -sample.log_w.mean(-1), "ess": sample.ess / sample.n,
+            "log_z": sample.log_z, "kl": -sample.log_w.mean(-1), "ess": sample.ess / sample.n,
         } | costs  # fmt: skip
         dataset = _dataset(found, [number * count + i for i in range(count)])
         dataset["error"] = (("trial", "quantity"), error.numpy())

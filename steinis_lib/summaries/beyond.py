@@ -13,14 +13,13 @@ from typing import Literal
 import numpy as np
 import xarray as xr
 
+from steinis_lib.experiments.beyond import MIXTURE_SIZE
 from steinis_lib.experiments.beyond_images import Hybrid, hybrids
 from steinis_lib.statistics import Array, Estimate, bootstrap
 from steinis_lib.summaries.gmm_estimation import EXPECTATIONS
 
-PLANE, IMAGES = "mixture-held-out", "flow-bridge"
+WARPED, MIXTURES, IMAGES = "mixture-held-out", "mixture-maps-hais", "flow-bridge"
 """The variants that the bars are about, with `at-modes`; see "Choices" for when they were named."""
-SIZE = 100
-"""|B| at which mixtures are compared."""
 HAIS = ("hais-full", "hais-partial")
 AT_MODES = {"at-modes": "error", "at-modes-100": "error_100", "at-modes-hais": "error_annealed",
             "at-modes-bridge": "error_bridged"}  # fmt: skip
@@ -58,8 +57,8 @@ def kl_ratio(tree: xr.DataTree, ours: str, theirs: str) -> Estimate:
 
 
 def share_of_mixture(tree: xr.DataTree) -> Estimate:
-    """How much of the fall of KL, from fixed leaders to `PLANE`, M-PMC's mixture alone makes."""
-    kl = _warped(tree, "fixed", "mixture", PLANE)
+    """How much of the fall of KL, from fixed leaders to `WARPED`, M-PMC's mixture alone makes."""
+    kl = _warped(tree, "fixed", "mixture", WARPED)
     return estimate(kl, lambda x: (x[:, 0] - x[:, 1]).mean() / (x[:, 0] - x[:, 2]).mean())
 
 
@@ -68,7 +67,7 @@ def _warped(tree: xr.DataTree, *names: str) -> Array:
 
 
 def square_errors(tree: xr.DataTree, section: xr.DataTree, name: str, task: str) -> Array:
-    """Square errors of a panel of section 2 at |B| = `SIZE`, on our trials, ``(trials,)``.
+    """Square errors of a panel of section 2 at |B| = `MIXTURE_SIZE`, on our trials, ``(trials,)``.
 
     `name` is a mixture and a variant, or a method of that section.
     """
@@ -76,8 +75,8 @@ def square_errors(tree: xr.DataTree, section: xr.DataTree, name: str, task: str)
     if name in tree.children:
         found = tree[name].to_dataset()
     else:
-        trials = tree[f"{mixture}-{PLANE}"].to_dataset().trial.values
-        found = section[f"{mixture}-{method}"].to_dataset().sel(size=SIZE, trial=trials)
+        trials = tree[f"{mixture}-{MIXTURES}"].to_dataset().trial.values
+        found = section[f"{mixture}-{method}"].to_dataset().sel(size=MIXTURE_SIZE, trial=trials)
     if task == "Z":
         return np.asarray((np.exp(found.log_z.values) - 1) ** 2)
     error = found.error.sel(quantity=EXPECTATIONS[task]).transpose("trial", "quantity").values
@@ -172,10 +171,10 @@ def bars(
     image_budget: int, rbm_budget: int,
 ) -> list[Bar]:  # fmt: skip
     """Return the bars whose problem was run; budgets are evaluations for one problem."""
-    kl = average(tree, f"warped-{PLANE}", "kl")
+    kl = average(tree, f"warped-{WARPED}", "kl")
     found = [Bar(f"warped mixture: KL at most {t:g} ({n})", t, kl) for n, t in WARPED_BARS.items()]
     for name in ("easy", "hard"):
-        ours, t = f"{name}-{PLANE}", MIXTURE_BARS["expectation"]
+        ours, t = f"{name}-{MIXTURES}", MIXTURE_BARS["expectation"]
         for task in EXPECTATIONS:
             ratio = mse_ratio(tree, mixtures, ours, ("direct",), task)
             text = f"MSE of {task} at most {t:g} × that of direct draws"

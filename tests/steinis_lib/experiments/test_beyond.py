@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from steinis_lib import vae
+from steinis_lib import Gaussian, GaussianMixture, LogProb, vae
 from steinis_lib.decoder import DecoderPosterior
 from steinis_lib.engine import Task, stream
 from steinis_lib.experiments import (
@@ -17,6 +17,7 @@ from steinis_lib.experiments import (
 from steinis_lib.experiments import beyond_methods as methods
 from steinis_lib.experiments.beyond import IMAGE_VARIANTS, Beyond, pilots, run_task, tasks
 from steinis_lib.experiments.beyond_images import ENDS, hybrids
+from steinis_lib.mixtures import FullMixture
 from steinis_lib.parameters import ParameterError
 
 TINY = {
@@ -232,3 +233,78 @@ def test_annealed_leaders_differ_from_fixed_ones_in_the_first_half_alone():
         other, _ = annealed.step(state)
         assert torch.equal(s.followers, other.followers) == (t >= 1), t
         state = s
+
+
+@pytest.mark.parametrize("variant", methods.MIXTURES)
+def test_evaluations_in_the_plane_are_counted(tiny, skewed, wide, variant):
+    """Each kind of call, for one problem, at a target that counts them."""
+    calls = {"score": 0, "log_prob": 0}
+
+    class Counting:
+        dim = 2
+
+        def log_prob(self, x):
+            calls["log_prob"] += math.prod(x.shape[:-1])
+            return skewed.log_prob(x)
+
+        def score(self, x):
+            calls["score"] += math.prod(x.shape[:-1])
+            return skewed.score(x)
+
+        def log_prob_and_score(self, x):
+            calls["score"] += math.prod(x.shape[:-1])
+            return skewed.log_prob_and_score(x)
+
+    generator = stream(0, "test", variant, 0)
+    _, costs = methods.in_the_plane(Counting(), wide, variant, tiny.plane, 30, generator, (3,))
+    assert costs["scores"].tolist() == [calls["score"] / 3] * 3
+    assert costs["densities"].tolist() == [calls["log_prob"] / 3] * 3
+
+
+@pytest.mark.parametrize("variant", ["mixture-hais", "mixture-maps-hais"])
+def test_annealing_from_the_mixture_is_exact(variant, monkeypatch):
+    """Ẑ, and Ẑ times expectations, over independent fits: their means, in sigma units.
+
+    The fits are shifted and widened, and annealing is short: maps move particles, weights differ.
+    """
+    fit = methods._mixture
+
+    def poor(*arguments):
+        q = fit(*arguments)
+        return FullMixture(q.log_weights, q.means + torch.tensor([0.4, -0.3]), 1.4 * q.scale_trils)
+
+    monkeypatch.setattr(methods, "_mixture", poor)
+    monkeypatch.setattr(methods, "ANNEAL", (5, 2, 0.5))
+    monkeypatch.setattr(methods, "ANNEAL_MAPS", (5, 2, 0.5))
+    sizes = {"n_leaders": 60, "n_pool": 100, "n_held_out": 100, "n_components": 6, "n_draws": 400}
+    p = Beyond.of_profile("paper", TINY | sizes | {"n_iterations": 4})
+    lopsided = GaussianMixture(
+        torch.tensor([0.5, 0.3, 0.2]).log(),
+        torch.tensor([[-1.0, 0.5], [1.5, 1.0], [0.5, -2.0]]),
+        torch.tensor([[1.0, 0.8], [0.7, 1.2], [0.9, 0.9]]),
+    )
+    target = LogProb(lambda x: lopsided.log_prob(x) + 0.7, 2)
+    start = Gaussian.isotropic(torch.zeros(2), 1.5)
+    runs, generator = 100, stream(0, "test", variant, 0)
+    sample, costs = methods.in_the_plane(target, start, variant, p.plane, 60, generator, (runs,))
+    assert sample.log_w.var(-1).mean() > 0.02
+    weights = (sample.log_w - 0.7).exp().unsqueeze(-1)
+    for power, exact in enumerate((torch.ones(2), lopsided.mean, lopsided.second_moment)):
+        found = (weights * sample.particles**power).mean(-2)
+        sigma = found.std(0) / math.sqrt(runs)
+        assert ((found.mean(0) - exact).abs() < 4 * sigma).all(), power
+        assert power > 0 or (sigma < 0.01).all()
+    assert int(costs["folds"].sum()) == 0
+
+
+def test_maps_of_the_mixture_are_few_and_bring_it_nearer(skewed, wide, generator):
+    """Weights before any annealing, of new draws: their mean log rises, and so KL falls."""
+    sizes = {"n_leaders": 80, "n_pool": 300, "n_held_out": 300, "n_components": 2, "n_draws": 400}
+    s = Beyond.of_profile("paper", TINY | sizes).plane
+    mixture = methods._mixture(skewed, wide, s, generator, (4,))
+    inside, steps = methods._through_maps(skewed, mixture, s, generator, (4,))
+    assert 1 <= len(inside.maps) <= steps <= methods.FEW_MAPS
+    assert all((m.step_size > 0).any() for m in inside.maps)
+    z = mixture.sample((4, 4000), generator)
+    gain = inside.log_prob(z) - skewed.log_prob(z)  # both less the same log q_0
+    assert (gain.mean(-1) > 4 * gain.std(-1) / 4000**0.5).all()

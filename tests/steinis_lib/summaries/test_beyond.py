@@ -37,7 +37,7 @@ def trees(kl=0.001, ours=1.0, rbm=0.02, cost=100_000, images=0.01):
         values = kl * factor * np.linspace(0.9, 1.1, 9)
         found[f"warped-{name}"] = xr.Dataset({"kl": ("trial", values)})
     for mixture in ("easy", "hard"):
-        found[f"{mixture}-mixture-held-out"] = plane(ours, 3)
+        found[f"{mixture}-mixture-maps-hais"] = plane(ours, 3)
         for k, (name, scale) in enumerate((("direct", 1), ("hais-full", 2), ("hais-partial", 1))):
             section = plane(scale, 10 * k + 20, size=100)
             # More trials in the section, and in another order: labels count.
@@ -146,7 +146,7 @@ def test_errors_are_those_of_the_same_trials():
     tree, mixtures, rbm, vae = trees(ours=2.0)
     theirs = beyond.square_errors(tree, mixtures, "easy-direct", "E[x²]")
     np.testing.assert_allclose(theirs, (noise((TRIALS, 6), 1, 20)[:, 2:4] ** 2).mean(1))
-    ours = beyond.square_errors(tree, mixtures, "easy-mixture-held-out", "Z")
+    ours = beyond.square_errors(tree, mixtures, "easy-mixture-maps-hais", "Z")
     np.testing.assert_allclose(ours, noise(TRIALS, 0.2, 4) ** 2)
     errors = beyond.rbm_errors(tree, rbm, "hais-1l", 100)
     np.testing.assert_allclose(errors, np.arange(TRIALS))
@@ -164,8 +164,8 @@ def test_errors_are_those_of_the_same_trials():
 
 def test_a_ratio_takes_the_better_of_the_others():
     tree, mixtures, _, _ = trees(ours=2.0)
-    both = beyond.mse_ratio(tree, mixtures, "hard-mixture-held-out", beyond.HAIS, "E[x]")
-    better = beyond.mse_ratio(tree, mixtures, "hard-mixture-held-out", ("hais-partial",), "E[x]")
+    both = beyond.mse_ratio(tree, mixtures, "hard-mixture-maps-hais", beyond.HAIS, "E[x]")
+    better = beyond.mse_ratio(tree, mixtures, "hard-mixture-maps-hais", ("hais-partial",), "E[x]")
     assert both.value == pytest.approx(better.value, rel=1e-12)
     assert both.low < 4 < both.high
 
