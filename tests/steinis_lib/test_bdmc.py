@@ -7,6 +7,8 @@ import torch
 
 from steinis_lib.annealing import linear
 from steinis_lib.bdmc import bidirectional
+from steinis_lib.coordinates import InCoordinates
+from steinis_lib.gaussian_flow import GaussianFlow
 from steinis_lib.targets import Gaussian, LogProb
 
 
@@ -81,6 +83,27 @@ def test_a_start_that_is_no_draw_from_p_gives_no_bound():
     for point in ([0.0, 0.2], [2.0, 2.4]):
         wrong = run(torch.tensor(point).expand(3000, 2), 2)
         assert abs(sigmas((LOG_Z - wrong.upper).exp(), 1.0)) > 5
+
+
+def test_a_fitted_gaussian_is_a_base_and_closes_the_gap():
+    """From where the affine flow ends, in its coordinates, and from where it began: equal cost."""
+    far = Gaussian.isotropic(torch.tensor([2.5, -2.0]), 1.0)
+    flow = GaussianFlow(TARGET, 100)
+    generator = torch.Generator().manual_seed(4)
+    q = flow.proposal(flow.run(flow.init(far, generator), 40))
+    samples, gaps = exact(2000, seed=5), []
+    for base in (q, far):
+        inside = InCoordinates(TARGET, base)
+        u = torch.linalg.solve_triangular(base.scale_tril, (samples - base.mean).mT, upper=False).mT
+        found = bidirectional(
+            inside, inside.base(), u, n_chains=6, schedule=linear(8), step_size=0.4, n_leapfrog=2,
+            generator=generator,
+        )  # fmt: skip
+        gaps.append(found.gap)
+        if base is q:
+            assert abs(sigmas((found.lower - LOG_Z).exp(), 1.0)) < 4
+            assert abs(sigmas((LOG_Z - found.upper).exp(), 1.0)) < 4
+    assert sigmas(gaps[1] - 2 * gaps[0], 0.0) > 4
 
 
 def test_same_seed_same_bounds():
