@@ -29,6 +29,7 @@ from steinis_lib.experiments import (
 )
 from steinis_lib.experiments import beyond_methods as methods
 from steinis_lib.experiments.beyond_images import ENDS, Annealing, hybrids
+from steinis_lib.experiments.counting import Counted
 from steinis_lib.importance import ImportanceSample
 from steinis_lib.parameters import Parameters
 from steinis_lib.plain import importance_sampling
@@ -217,7 +218,7 @@ def _rbm(p: Beyond, dim: int, trial: int, generator: torch.Generator) -> xr.Data
     batch = rbm_partition.models(theirs, "standard", dim, theirs.trials_per_chunk, chunk)
     model = GaussBernoulliRBM(batch.coupling[place], batch.bias_x[place], batch.bias_h[place])
     began = time.perf_counter()
-    counted = methods.Counted(model)
+    counted = Counted(model)
     q0 = Gaussian.isotropic(torch.zeros(dim, dtype=torch.float64))
     mixture, costs = methods.at_modes(counted, q0, p.rbm_exploring, generator)
     sample = importance_sampling(counted, mixture, (p.rbm_draws,), generator)

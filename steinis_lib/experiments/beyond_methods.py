@@ -14,6 +14,7 @@ from steinis_lib import local_fits
 from steinis_lib.affine import Linear, Sum, Whitened
 from steinis_lib.annealing import GeometricPath, linear
 from steinis_lib.bridge import Bridge, BridgeEstimate
+from steinis_lib.experiments.counting import Counted
 from steinis_lib.hais import HAIS
 from steinis_lib.held_out import HeldOutInfo, HeldOutState, HeldOutSteinIS
 from steinis_lib.importance import ImportanceSample
@@ -198,28 +199,6 @@ def _mixture(
 
 
 EXPLORERS, MODES, MODE_TRANSITIONS, WEIGHINGS, DRAWS = 100, 12, 10, 6, 500
-
-
-class Counted:
-    """A target that counts the particles it is evaluated at, with a gradient or without."""
-
-    def __init__(self, target: Target) -> None:
-        self.target, self.dim, self.n = target, target.dim, 0
-
-    def log_prob(self, x: Tensor) -> Tensor:
-        """Count, and return log p̄."""
-        self.n += math.prod(x.shape[:-1])
-        return self.target.log_prob(x)
-
-    def score(self, x: Tensor) -> Tensor:
-        """Count, and return the score."""
-        self.n += math.prod(x.shape[:-1])
-        return self.target.score(x)
-
-    def log_prob_and_score(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Count once, and return both."""
-        self.n += math.prod(x.shape[:-1])
-        return self.target.log_prob_and_score(x)
 
 
 def at_modes(

@@ -15,12 +15,12 @@ import numpy as np
 import torch
 import xarray as xr
 from pydantic import Field, model_validator
-from torch import Tensor
 
 from steinis_lib import mnist, vae
 from steinis_lib.decoder import DecoderPosterior
 from steinis_lib.engine import Experiment, Task, stream
 from steinis_lib.experiments.cost_growth import GROWTH, over_sizes, scores, transitions
+from steinis_lib.experiments.counting import Counted
 from steinis_lib.experiments.settings import Setting, annealing, steinis
 from steinis_lib.maps import Determinant
 from steinis_lib.parameters import Parameters
@@ -152,28 +152,6 @@ def _table(p: RunningTime, dim: int, trial: int, generator: torch.Generator) -> 
     )
 
 
-class Counted:
-    """The posterior of images, which counts the particles it is evaluated at, for each image."""
-
-    def __init__(self, posterior: DecoderPosterior) -> None:
-        self.posterior, self.dim, self.evaluations = posterior, posterior.dim, 0
-
-    def log_prob(self, z: Tensor) -> Tensor:
-        """Count, and return log p̄."""
-        self.evaluations += z.shape[-2]
-        return self.posterior.log_prob(z)
-
-    def score(self, z: Tensor) -> Tensor:
-        """Count, and return the score."""
-        self.evaluations += z.shape[-2]
-        return self.posterior.score(z)
-
-    def log_prob_and_score(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Count once, and return both."""
-        self.evaluations += z.shape[-2]
-        return self.posterior.log_prob_and_score(z)
-
-
 def timed_run(
     p: RunningTime, method: str, dim: int, n_images: int, k: int, generator: torch.Generator
 ) -> tuple[float, float, int]:
@@ -194,9 +172,9 @@ def timed_run(
     else:
         sampler = annealing(target, q0, method, setting, k)
         state = sampler.init(p.n_followers, generator, batch)
-    before, start = target.evaluations, time.perf_counter()
+    before, start = target.n, time.perf_counter()
     state = sampler.run(state, k)
-    seconds, evaluations = time.perf_counter() - start, target.evaluations - before
+    seconds, evaluations = time.perf_counter() - start, (target.n - before) // n_images
     log_w = sampler.importance_sample(state).log_w
     return seconds, float(log_w.mean()), evaluations
 

@@ -5,14 +5,12 @@ import numpy as np
 import pytest
 import torch
 
-from steinis_lib import mnist, vae
-from steinis_lib.decoder import DecoderPosterior
 from steinis_lib.engine import Task
 from steinis_lib.experiments import cost_growth, running_time
 from steinis_lib.experiments.cost_growth import GROWTH, over_sizes
+from steinis_lib.experiments.counting import Counted
 from steinis_lib.experiments.running_time import (
     METHODS,
-    Counted,
     RunningTime,
     run_task,
     tasks,
@@ -104,19 +102,6 @@ def test_evaluations_are_those_that_algorithms_need(tiny):
     expected = {"steinis": 7, "steinis-exact": 7, "hais-1l": 5, "hais-10l": 50, "ais": 5}
     for name, each in expected.items():
         assert found.evaluations.sel({"method": name}).values.tolist() == [each, 3 * each]
-
-
-def test_each_call_to_the_posterior_counts_its_particles_once():
-    images = mnist.binarise(mnist.bundled()[:2])
-    plain = DecoderPosterior(vae.bundled(10).decoder, images)
-    counted = Counted(plain)
-    z = torch.randn(2, 4, 10, generator=torch.Generator().manual_seed(0), dtype=torch.float32)
-    assert torch.equal(counted.log_prob(z), plain.log_prob(z)) and counted.evaluations == 4
-    assert torch.equal(counted.score(z), plain.score(z)) and counted.evaluations == 8
-    both = zip(
-        counted.log_prob_and_score(z[:, :3]), plain.log_prob_and_score(z[:, :3]), strict=True
-    )
-    assert all(torch.equal(a, b) for a, b in both) and counted.evaluations == 11
 
 
 def test_the_clock_runs_during_the_transitions_alone(tiny, monkeypatch):
