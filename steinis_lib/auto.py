@@ -25,7 +25,7 @@ from torch import Tensor
 from steinis_lib import local_fits
 from steinis_lib.annealing import ScoredProposal, linear
 from steinis_lib.coordinates import InCoordinates
-from steinis_lib.evidence import Evidence, doubts_about
+from steinis_lib.evidence import ENOUGH, Evidence, doubts_about
 from steinis_lib.gaussian_flow import GaussianFlow, standardise
 from steinis_lib.hais import HAIS
 from steinis_lib.held_out import HeldOutSteinIS
@@ -34,8 +34,6 @@ from steinis_lib.kernels import RBF
 from steinis_lib.mixtures import FullMixture
 from steinis_lib.targets import Gaussian, LogProb, Target
 
-ENOUGH = 0.5
-"""The share of pilot draws that their ESS must reach."""
 FARTHEST_UP = 1e9
 """Above this log p̄, a climb of sixty steps has met no mode."""
 N_PILOT = 500
@@ -48,8 +46,8 @@ WIDE_SHARE, WIDE = 0.2, 2.0
 """The share of the wider components, and the factor on their standard deviations."""
 LENGTHS, STEPS, LEAPFROGS = (10, 40, 160, 640), (0.15, 0.3, 0.6), 5
 """HAIS: transitions that are tried in turn, leapfrog steps ε, and how many of them."""
-REFINE = 60
-"""The most transitions of held-out SteinIS."""
+REFINE, FALLING = 60, 0.05
+"""The most transitions of held-out SteinIS, and nats that the last quarter should not gain."""
 
 
 def estimate_log_z(
@@ -145,7 +143,9 @@ def _run(
         return _weigh(target, mixture, n, generator), "mixture", doubts
     if q0.dim <= FEW_DIMENSIONS:
         sampler = HeldOutSteinIS(target, RBF(multiplier=4.0), leaders_per_step=200)
-        state = sampler.run(sampler.init(mixture, 2000, n, N_PILOT, generator), REFINE)
+        gains: list[float] = []
+        state = sampler.init(mixture, 2000, n, N_PILOT, generator)
+        state = sampler.run(state, REFINE, lambda _, info: gains.append(float(info.gain)))
         sample = sampler.importance_sample(state)
         held_out = ImportanceSample(
             state.held_out, target.log_prob(state.held_out) - state.log_q_held_out
@@ -153,10 +153,17 @@ def _run(
         if _good(held_out):
             if int(state.n_folds):
                 doubts.append("some map of SteinIS is not one-to-one: Ẑ may be too large")
+            if (late := sum(gains[-REFINE // 4 :])) > FALLING:
+                doubts.append(f"the held-out KL was still falling, by {late:.2f} nats at the end")
             return sample, "maps", doubts
     round_ = _round(mixture)
     base, inside = _in_coordinates(mixture, round_), InCoordinates(target, round_)
     chain = _chain(inside, base, generator)
+    if chain.gradients > LENGTHS[-1] * LEAPFROGS:
+        doubts.append(
+            f"annealing took its longest path, {LENGTHS[-1]} transitions, as shorter ones were not "
+            "enough: mass in narrow or far places may be missing"
+        )
     sample = chain.importance_sample(chain.run(chain.init(n, generator)))
     return ImportanceSample(inside.to_x(sample.particles), sample.log_w), "annealing", doubts
 

@@ -15,6 +15,9 @@ from steinis_lib.importance import ImportanceSample
 if TYPE_CHECKING:
     from arviz import InferenceData
 
+ENOUGH = 0.5
+"""The share of pilot draws that their ESS must reach before draws are weighed."""
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -57,7 +60,7 @@ class Evidence:
 
     @property
     def pareto_k(self) -> float:
-        """Pareto-k̂ of the weights; above 0.7 nothing here is to be trusted."""
+        """Pareto-k̂ of all weights; above 0.7, here or in a run, nothing is to be trusted."""
         return float(self.sample.pareto_k)
 
     def expectation(self, f: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
@@ -97,13 +100,18 @@ class Evidence:
 def doubts_about(both: ImportanceSample, runs: list[ImportanceSample]) -> list[str]:
     """Return what the weights of two runs say against the result, in words."""
     doubts = []
-    if (k := float(both.pareto_k)) > 0.7:
+    if (k := max(float(s.pareto_k) for s in (both, *runs))) > 0.7:
         doubts.append(
             f"Pareto-k̂ is {k:.2f}, above 0.7: a few weights carry the estimate, and neither it nor "
             "its standard error can be trusted"
         )
     if (ess := float(both.ess)) < 100:
         doubts.append(f"the effective sample size is {ess:.0f}, below 100: raise n_samples")
+    if (share := min(float(s.ess / s.n) for s in runs)) < ENOUGH / 2:
+        doubts.append(
+            f"the effective sample size of a run is {share:.0%} of its draws, where pilots had "
+            f"{ENOUGH:.0%}: large weights are rare, and more may be unseen; raise n_samples"
+        )
     first, second = runs
     apart = float((first.log_z - second.log_z).abs())
     se = math.hypot(float(first.log_z_se), float(second.log_z_se))

@@ -213,12 +213,48 @@ def test_folds_of_maps_are_reported(monkeypatch):
     """The route is forced to maps, and the run pretends that a follower met a fold."""
     answers = iter([False, True] * 2)
     monkeypatch.setattr(auto, "_good", lambda _: next(answers))
-    monkeypatch.setattr(
-        auto.HeldOutSteinIS, "run", lambda _, state, n: replace(state, n_folds=state.n_folds + 1)
-    )
+
+    def folded(_, state, n, on_step):
+        return replace(state, n_folds=state.n_folds + 1)
+
+    monkeypatch.setattr(auto.HeldOutSteinIS, "run", folded)
     found = estimate_log_z(banana, 2, n_samples=400)
     assert found.route == ("maps", "maps")
     assert mentions(found, "not one-to-one")
+
+
+@pytest.mark.parametrize(("transitions", "falls"), [(4, True), (60, False)])
+def test_a_held_out_divergence_that_still_falls_is_reported(monkeypatch, transitions, falls):
+    """The route is forced to maps, of which four are too few for this density, and sixty enough."""
+    answers = iter([False, True] * 2)
+    monkeypatch.setattr(auto, "_good", lambda _: next(answers))
+    monkeypatch.setattr(auto, "REFINE", transitions)
+    found = estimate_log_z(banana, 2, n_samples=400)
+    assert found.route == ("maps", "maps")
+    assert mentions(found, "held-out KL was still falling") == falls
+
+
+def test_the_longest_annealing_path_is_no_proof_that_it_is_enough(monkeypatch):
+    monkeypatch.setattr(auto, "LENGTHS", (3, 6))
+    monkeypatch.setattr(auto, "REFINE", 1)
+    found = estimate_log_z(funnel, 3, n_samples=400)
+    assert "annealing" in found.route
+    assert mentions(found, "longest path, 6 transitions")
+
+
+def test_weights_of_either_run_can_be_doubted(generator):
+    """Pooled with a good run, a bad one may look well."""
+    log_w = 0.1 * torch.randn(2, 500, generator=generator)
+    good = [ImportanceSample(row.unsqueeze(-1), row) for row in log_w]
+    both = ImportanceSample(log_w.reshape(-1, 1), log_w.reshape(-1))
+    tail = -1.5 * torch.rand(500, generator=generator).log()  # weights are Pareto with k = 1.5
+    heavy = ImportanceSample(tail.unsqueeze(-1), tail + good[1].log_z - tail.logsumexp(-1))
+    found = doubts_about(both, [good[0], heavy])
+    assert any("Pareto-k̂ is" in doubt for doubt in found)
+    wide = torch.where(torch.arange(500) < 450, -9.0, torch.rand(500, generator=generator))
+    wide = ImportanceSample(wide.unsqueeze(-1), wide - wide.logsumexp(-1) + math.log(500))
+    (doubt,) = doubts_about(both, [good[0], wide])
+    assert "of a run is 9% of its draws, where pilots had 50%" in doubt
 
 
 def test_weights_that_say_nothing_against_it_give_no_doubts(generator):
