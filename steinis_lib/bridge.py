@@ -198,10 +198,14 @@ def bridge(log_r_draws: Tensor, log_r_chains: Tensor) -> BridgeEstimate:
     Raises
     ------
     ValueError
-        If there are fewer than two draws or chains, or no state of theirs.
+        If shapes do not fit, or there are fewer than two draws or chains, or no state of theirs.
     FloatingPointError
         If a number is NaN or infinite (log_r_draws: but for -inf), or p̄ is zero at all draws.
     """
+    fit = log_r_draws.ndim > 0 and log_r_chains.ndim == log_r_draws.ndim + 1
+    if not fit or log_r_chains.shape[:-2] != log_r_draws.shape[:-1]:
+        shapes = f"{tuple(log_r_draws.shape)} and {tuple(log_r_chains.shape)}"
+        raise ValueError(f"expected draws (*batch, n) and chains (*batch, chains, t), got {shapes}")
     n, (n_chains, t) = log_r_draws.shape[-1], log_r_chains.shape[-2:]
     if n < 2 or n_chains < 2 or t < 1:
         raise ValueError(

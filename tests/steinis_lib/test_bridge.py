@@ -232,6 +232,9 @@ def test_a_weight_of_zero_is_never_drawn(generator):
         (torch.zeros(1), torch.zeros(2, 1), "at least 2 draws"),
         (torch.zeros(4), torch.zeros(1, 5), "at least 2 draws"),
         (torch.zeros(4), torch.zeros(3, 0), "run some transitions first"),
+        (torch.zeros(4), torch.zeros(4), "expected draws"),
+        (torch.zeros(2, 4), torch.zeros(3, 5, 6), r"got \(2, 4\) and \(3, 5, 6\)"),
+        (torch.zeros(4), torch.zeros(2, 5, 6), "expected draws"),
     ],
 )
 def test_too_little_to_bridge_is_refused(draws, chains, message):
