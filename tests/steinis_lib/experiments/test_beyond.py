@@ -85,15 +85,20 @@ def test_a_chunk_is_a_function_of_its_name(tiny, records, label):
     assert first.seconds.attrs["units"] == "s"
 
 
-def test_mixtures_are_those_of_section_2(tiny, monkeypatch):
-    seen = []
-    real = methods.in_the_plane
+@pytest.fixture
+def seen(monkeypatch):
+    """The targets that variants in the plane are run on."""
+    targets, real = [], methods.in_the_plane
 
     def spy(target, *arguments):
-        seen.append(target)
+        targets.append(target)
         return real(target, *arguments)
 
     monkeypatch.setattr(methods, "in_the_plane", spy)
+    return targets
+
+
+def test_mixtures_are_those_of_section_2(tiny, seen):
     run_task(tiny, Task("hard-mixture", 1))
     theirs = gmm_estimation.GMMEstimation()
     for chunk, target in enumerate(seen):  # trials 4 to 6 are in the section's chunks 0 and 1
@@ -103,15 +108,7 @@ def test_mixtures_are_those_of_section_2(tiny, monkeypatch):
     assert len(seen) == 2
 
 
-def test_the_bent_mixture_is_that_of_section_3(tiny, monkeypatch):
-    seen = []
-    real = methods.in_the_plane
-
-    def spy(target, *arguments):
-        seen.append(target)
-        return real(target, *arguments)
-
-    monkeypatch.setattr(methods, "in_the_plane", spy)
+def test_the_bent_mixture_is_that_of_section_3(tiny, seen):
     run_task(tiny, Task("warped-fixed", 0))
     expected = adaptive_problem.warped(adaptive_problem.AdaptiveComparison(), "main")
     x = torch.randn(9, 2, generator=torch.Generator().manual_seed(0))
