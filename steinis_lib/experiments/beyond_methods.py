@@ -75,7 +75,8 @@ def in_the_plane(
     """Run one variant; return n weighted particles, and what it cost each problem of ``batch``.
 
     The costs are `scores`, `densities` (calls for held-out particles, draws of M-PMC, and the
-    final weights) and `seconds`; `folds` counts followers.
+    final weights) and `seconds`; `folds` counts followers that maps of SteinIS fold at. It is zero
+    for variants that have no such map, and for HAIS through maps, which raises instead.
     """
     began = time.perf_counter()
     s, none = sizes, torch.zeros(batch, dtype=torch.int64)
