@@ -21,7 +21,10 @@ from problems import Banana, decoder_posterior, to_jax, use_jax
 from timing import DTYPES, compared, peer, side_by_side
 from torch import Tensor
 
-from steinis_lib import AIS, HAIS, Gaussian, linear
+from steinis_lib import Gaussian
+from steinis_lib.baselines.ais import AIS
+from steinis_lib.baselines.annealing import linear_schedule
+from steinis_lib.baselines.hais import HAIS
 
 jax, tfp = peer("jax"), peer("tensorflow_probability.substrates.jax")
 jnp = jax.numpy
@@ -80,7 +83,7 @@ def decoder(dtype: torch.dtype, device: torch.device) -> Problem:
 
 def ours(problem: Problem, method: str, leapfrog: int) -> Callable[[], Tensor]:
     """Return our whole run, which gives the log-weights."""
-    p, schedule = problem, linear(problem.transitions)
+    p, schedule = problem, linear_schedule(problem.transitions)
     generator = torch.Generator(p.q0.mean.device).manual_seed(1)
     sampler: Any = HAIS(p.target, p.q0, schedule, STEP, n_leapfrog=leapfrog)
     if method == "AIS":

@@ -17,10 +17,9 @@ from problems import decoder_posterior
 from timing import DTYPES, side_by_side, spread
 from torch import Tensor
 
-from steinis_lib import RBF, SteinIS, StepSize
-from steinis_lib.kernels import squared_distances
-from steinis_lib.maps import StepMap
-from steinis_lib.steinis import SteinISState
+from steinis_lib import RBF, SteinIS, SteinISState, StepSize
+from steinis_lib.stein.kernels import squared_distances
+from steinis_lib.stein.maps import StepMap
 
 DIMS = (10, 20, 50)
 IMAGES, SIZE = 10, 100

@@ -11,8 +11,9 @@ import torch
 from timing import peer
 from torch import Tensor
 
-from steinis_lib import DecoderPosterior, LogProb
-from steinis_lib.vae import Decoder, bundled
+from steinis_lib import LogProb
+from steinis_lib.companion.vae.networks import Decoder, bundled
+from steinis_lib.targets.decoder import DecoderPosterior
 
 BEND, WIDTH = 0.3, 2.0
 

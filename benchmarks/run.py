@@ -18,7 +18,7 @@ import torch
 from tables import BENCHMARKS, table
 from timing import FEWEST, hold_threads
 
-from steinis_lib.results import provenance
+from steinis_lib.companion.results import provenance
 
 PEERS = ("jax", "jaxlib", "blackjax", "numpyro", "pyro-ppl", "tfp-nightly")
 

@@ -17,9 +17,7 @@ from problems import Banana, particles
 from timing import DTYPES, compared, side_by_side
 from torch import Tensor
 
-from steinis_lib import RBF, SteinIS, StepSize
-from steinis_lib.steinis import SteinISState
-from steinis_lib.targets import Target
+from steinis_lib import RBF, SteinIS, SteinISState, StepSize, Target
 
 DIMS, SIZE = (2, 10, 50), 100
 STEP = 0.1

@@ -19,7 +19,7 @@ from timing import DTYPES, compared, peer, side_by_side
 from torch import Tensor
 
 from steinis_lib import RBF, SVGD, StepSize
-from steinis_lib.svgd import SVGDState
+from steinis_lib.stein.svgd import SVGDState
 
 jax, optax, blackjax = peer("jax"), peer("optax"), peer("blackjax")
 numpyro, einstein, pyro = peer("numpyro"), peer("numpyro.contrib.einstein"), peer("pyro")

@@ -17,8 +17,8 @@ import torch
 import xarray as xr
 from timing import all_processors, spread
 
-from steinis_lib.engine import Task, compute
-from steinis_lib.experiments.gmm_convergence import EXPERIMENT, GMMConvergence
+from steinis_lib.companion.runner.engine import Task, compute
+from steinis_lib.companion.sections.s1_convergence.experiment import EXPERIMENT, GMMConvergence
 
 WORKERS = 2
 SIZES = {"n_trials": 3, "end_time": 24.0, "n_times": 25}

@@ -11,8 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from steinis_lib.claims import markdown_table
-from steinis_lib.notebooks import NOTEBOOKS, run_notebook
+from steinis_lib.companion.claims import markdown_table
+from steinis_lib.companion.notebooks import NOTEBOOKS, run_notebook
 
 BOOK = Path(__file__).resolve().parent
 ROOT = BOOK.parent

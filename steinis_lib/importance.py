@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from steinis_lib.checks import check_log_density, check_particles
+from steinis_lib.core.checks import check_log_density, check_particles
+from steinis_lib.targets.base import Proposal, Target
 
 
 @dataclass(frozen=True)
@@ -111,3 +112,21 @@ class ImportanceSample:
         mean = (w * values).sum(-2)
         error = (w * (values - mean.unsqueeze(-2))).square().sum(-2).sqrt()
         return mean, error
+
+
+def importance_sampling(
+    target: Target, q0: Proposal, shape: tuple[int, ...], generator: torch.Generator
+) -> ImportanceSample:
+    """Draw ``shape = (*batch, n)`` particles from q_0 and weight them, log w = log p̄ - log q_0.
+
+    Raises
+    ------
+    FloatingPointError
+        If log p̄ is NaN or +inf, naming the particle, or all weights of a problem are zero.
+    """
+    if q0.dim != target.dim:
+        raise ValueError(f"q0 has d={q0.dim}, but the target has d={target.dim}")
+    particles = q0.sample(shape, generator)
+    log_p = target.log_prob(particles)
+    check_log_density(log_p, "the target's log_prob")
+    return ImportanceSample(particles, log_p - q0.log_prob(particles))

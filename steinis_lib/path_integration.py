@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from steinis_lib.checks import check_finite, check_log_density, check_particles
-from steinis_lib.kernels import RBF, Kernel
-from steinis_lib.ksd import v_and_u
-from steinis_lib.loops import iterate
-from steinis_lib.maps import build
+from steinis_lib.core.checks import check_finite, check_log_density, check_particles
+from steinis_lib.core.loop import iterate
 from steinis_lib.schedules import StepSize
-from steinis_lib.targets import Proposal, Target
+from steinis_lib.stein.kernels import RBF, Kernel
+from steinis_lib.stein.ksd import v_and_u
+from steinis_lib.stein.maps import build
+from steinis_lib.targets.base import Proposal, Target
 
 
 @dataclass(frozen=True)

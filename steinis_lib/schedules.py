@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from steinis_lib.annealing import GeometricPath, check_schedule
-from steinis_lib.targets import Target
+from steinis_lib.baselines.annealing import GeometricPath, check_schedule
+from steinis_lib.targets.base import Target
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Tempering:
     path
         From q_0 to p̄.
     schedule
-        β_0 = 0, …, β_T = 1, ``(T + 1,)``, such as ``linear(T)``: p̄ itself from ℓ = T - 1 on.
+        β_0 = 0, …, β_T = 1, ``(T + 1,)``, such as ``linear_schedule(T)``: p̄ itself from ℓ = T - 1 on.
 
     Raises
     ------

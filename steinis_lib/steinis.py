@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from steinis_lib.annealing import fork, resume
-from steinis_lib.checks import check_finite, check_log_density, check_particles
+from steinis_lib.core.checks import check_finite, check_log_density, check_particles
+from steinis_lib.core.generators import fork, random_batch, resume
 from steinis_lib.importance import ImportanceSample
-from steinis_lib.kernels import RBF, Kernel
-from steinis_lib.maps import Determinant, StepMap, build
 from steinis_lib.schedules import StepSize
-from steinis_lib.targets import Proposal, Target
+from steinis_lib.stein.kernels import RBF, Kernel
+from steinis_lib.stein.maps import Determinant, StepMap, build
+from steinis_lib.targets.base import Proposal, Target
 
 
 @dataclass(frozen=True)
@@ -241,10 +241,3 @@ class SteinIS:
         log_p = self.target.log_prob(state.followers)
         check_log_density(log_p, "the target's log_prob")
         return ImportanceSample(state.followers, log_p - state.log_q)
-
-
-def random_batch(x: Tensor, k: int, generator: torch.Generator) -> Tensor:
-    """Return k of the particles ``(*batch, n, d)``, drawn without replacement in each problem."""
-    u = torch.rand(x.shape[:-1], generator=generator, device=x.device)
-    index = u.argsort(-1)[..., :k, None]
-    return x.gather(-2, index.expand(*index.shape[:-1], x.shape[-1]))

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from steinis_lib import Gaussian, LogProb
-from steinis_lib.plain import direct_sampling, importance_sampling
+from steinis_lib import Gaussian, LogProb, importance_sampling
+from steinis_lib.companion.sections.s2_mixtures.direct import direct_sampling
 
 
 def test_importance_sampling_is_unbiased(skewed, wide, generator):

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from steinis_lib import IMQ, RBF, Gaussian, LogProb, SteinIS, StepSize
-from steinis_lib.maps import build
+from steinis_lib.stein.maps import build
 
 
 def same(a, b):

@@ -1,0 +1,160 @@
+"""Mixture population Monte Carlo (M-PMC; Cappé, Douc, Guillin, Marin & Robert 2008).
+
+Their Rao-Blackwellised update: with draws x_i from the mixture q_t, normalised
+weights w̃_i ∝ p̄/q_t and posterior probabilities ρ_k(x) = α_k N_k(x)/q_t(x), it takes
+
+    α_k ← Σ_i w̃_i ρ_k(x_i),  μ_k ← Σ_i w̃_i ρ_k(x_i) x_i / α_k,
+    Σ_k ← Σ_i w̃_i ρ_k(x_i) (x_i - μ_k)(x_i - μ_k)ᵀ / α_k,
+
+one step of EM for the cross-entropy -∫ p log q, with the integrals estimated from the draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from steinis_lib.core.checks import check_log_density
+from steinis_lib.core.generators import fork, resume
+from steinis_lib.core.loop import iterate
+from steinis_lib.importance import ImportanceSample
+from steinis_lib.targets.base import Target
+from steinis_lib.targets.mixtures import FullCovarianceMixture
+
+
+@dataclass(frozen=True)
+class MixturePMCState:
+    """Where a run stands; all that is needed to continue it.
+
+    Parameters
+    ----------
+    log_weights, means, scale_trils
+        The mixture that the next step draws from: ``(*batch, K)``, ``(*batch, K, d)`` and
+        ``(*batch, K, d, d)``; see `FullCovarianceMixture`.
+    iteration
+        t, an int64 scalar.
+    rng
+        The state of the run's own random generator, uint8: `step` is a function of the state.
+    """
+
+    log_weights: Tensor
+    means: Tensor
+    scale_trils: Tensor
+    iteration: Tensor
+    rng: Tensor
+
+
+@dataclass(frozen=True)
+class MixturePMC:
+    """M-PMC with Gaussian components: the settings of a run, and its `init`, `step` and `run`.
+
+    A component whose new covariance has an eigenvalue of `min_scale`² or less, because too few
+    draws count for it, keeps its old covariance; its weight and mean move all the same. Nothing
+    else is done about components that die: their weights go to zero.
+
+    Parameters
+    ----------
+    target
+        p̄, through `log_prob`.
+    n_samples
+        Draws in each step, at least 2.
+    min_scale
+        The smallest standard deviation, in any direction, that an update may give to a component.
+    """
+
+    target: Target
+    n_samples: int
+    min_scale: float = 1e-3
+
+    def __post_init__(self) -> None:
+        if self.n_samples < 2:
+            raise ValueError(f"n_samples must be at least 2, got {self.n_samples}")
+        if not self.min_scale > 0:
+            raise ValueError(f"min_scale must be positive, got {self.min_scale}")
+
+    def init(
+        self,
+        mixture: FullCovarianceMixture,
+        generator: torch.Generator,
+        batch_shape: tuple[int, ...] = (),
+    ) -> MixturePMCState:
+        """Start at a mixture, repeated along `batch_shape`; `generator` seeds the run's stream."""
+        if mixture.dim != self.target.dim:
+            raise ValueError(f"mixture has d={mixture.dim}, but the target has d={self.target.dim}")
+        k, d = mixture.means.shape[-2:]
+        batch = torch.broadcast_shapes(batch_shape, mixture.log_z.shape)
+        return MixturePMCState(
+            mixture.log_weights.expand(*batch, k),
+            mixture.means.expand(*batch, k, d),
+            mixture.scale_trils.expand(*batch, k, d, d),
+            torch.tensor(0),
+            fork(generator),
+        )
+
+    def step(self, state: MixturePMCState) -> tuple[MixturePMCState, ImportanceSample]:
+        """Draw from the mixture, weight the draws, and fit the mixture to them.
+
+        The draws come back as an importance sample. The mixture depends on earlier draws alone,
+        so each Ẑ is unbiased, and so is the mean of the Ẑ of all steps.
+
+        Raises
+        ------
+        FloatingPointError
+            If log p̄ is NaN or +inf at a draw, or all weights of a problem are zero.
+        """
+        q = self.proposal(state)
+        generator = resume(state.rng, state.means.device)
+        x = q.sample((*state.means.shape[:-2], self.n_samples), generator)
+        joint = q.log_components(x) + q.log_weights.unsqueeze(-2)
+        log_q = joint.logsumexp(-1)
+        log_p = self.target.log_prob(x)
+        check_log_density(log_p, "the target's log_prob")
+        sample = ImportanceSample(x, log_p - log_q)
+        log_r = joint + (sample.log_w.log_softmax(-1) - log_q).unsqueeze(-1)  # log w̃ ρ
+        new = MixturePMCState(
+            *fit_components(x, log_r, q, self.min_scale),
+            iteration=state.iteration + 1,
+            rng=generator.get_state(),
+        )
+        return new, sample
+
+    def run(
+        self,
+        state: MixturePMCState,
+        n_steps: int,
+        on_step: Callable[[MixturePMCState, ImportanceSample], None] | None = None,
+    ) -> MixturePMCState:
+        """Take `n_steps` further steps."""
+        return iterate(self.step, state, n_steps, on_step)
+
+    def proposal(self, state: MixturePMCState) -> FullCovarianceMixture:
+        """Return the mixture that the next step draws from."""
+        return FullCovarianceMixture(state.log_weights, state.means, state.scale_trils)
+
+
+def fit_components(
+    x: Tensor, log_r: Tensor, old: FullCovarianceMixture, min_scale: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return log α, μ and the Cholesky factor of Σ from draws and log w̃ρ, ``(*batch, n, K)``."""
+    log_alpha = log_r.logsumexp(-2)
+    dead = log_alpha == -torch.inf
+    share = (log_r - log_alpha.masked_fill(dead, 0.0).unsqueeze(-2)).exp()  # sums to 1 over draws
+    centre = log_alpha.exp().unsqueeze(-2) @ (share.mT @ x)  # keeps the moments accurate
+    y = x - centre
+    mean = share.mT @ y
+    squares = (y.unsqueeze(-1) * y.unsqueeze(-2)).flatten(-2)
+    second = (share.mT @ squares).unflatten(-1, (x.shape[-1], x.shape[-1]))
+    covariance = second - mean.unsqueeze(-1) * mean.unsqueeze(-2)
+
+    eye = torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)
+    thin = torch.linalg.cholesky_ex(covariance - min_scale**2 * eye).info > 0
+    keep = thin[..., None, None]
+    factor = torch.linalg.cholesky(torch.where(keep, eye, covariance))
+    return (
+        log_alpha.log_softmax(-1),
+        torch.where(dead.unsqueeze(-1), old.means, centre + mean),
+        torch.where(keep, old.scale_trils, factor),
+    )

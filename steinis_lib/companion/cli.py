@@ -1,0 +1,319 @@
+"""The command line: run an experiment's notebook, verify the claims, train models, list."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import secrets
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Column, Table
+
+from steinis_lib.companion import results
+from steinis_lib.companion.parameters import ParameterError, Parameters
+from steinis_lib.companion.runner import cluster, engine
+from steinis_lib.companion.runner.cluster import SchedulerError
+from steinis_lib.companion.runner.engine import ChunkError, Task
+
+app = typer.Typer(
+    help="Stein variational adaptive importance sampling: run, verify, list.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+out, err = Console(), Console(stderr=True)
+
+
+def _fail(message: str, code: int) -> typer.Exit:
+    err.print(f"[bold red]error[/] {escape(message)}", soft_wrap=True)
+    return typer.Exit(code)
+
+
+@app.command("list")
+def list_experiments(
+    name: Annotated[str | None, typer.Argument(help="show this one's parameters")] = None,
+) -> None:
+    """List the experiments, or the parameters of one."""
+    from steinis_lib.companion.registry import EXPERIMENTS
+
+    if name is None:
+        for known in EXPERIMENTS:
+            out.print(known)
+        return
+    if name not in EXPERIMENTS:
+        raise _fail(f"no experiment {name!r}; known: {', '.join(EXPERIMENTS)}", 2)
+    cls = EXPERIMENTS[name].parameters
+    table = Table("parameter", "paper", "quick", "meaning", title=name)
+    paper, quick = cls.of_profile("paper"), cls.of_profile("quick")
+    for field, info in cls.model_fields.items():
+        values = (str(getattr(paper, field)), str(getattr(quick, field)))
+        table.add_row(field, *values, escape(info.description or ""))
+    out.print(table)
+
+
+@app.command()
+def run(
+    name: Annotated[str, typer.Argument(help="an experiment with a notebook; see `steinis list`")],
+    parameter: Annotated[
+        list[str] | None, typer.Option("--parameter", "-p", help="NAME=VALUE, may be repeated")
+    ] = None,
+    profile: Annotated[str, typer.Option(help="quick or paper")] = "quick",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="where the executed notebook goes")
+    ] = None,
+    workers: Annotated[
+        int, typer.Option(min=1, help="processes on this machine that chunks run in")
+    ] = 1,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(help="run chunks on this Dask scheduler's workers, such as tcp://host:8786"),
+    ] = None,
+) -> None:
+    """Run an experiment and its notebook with validated parameters."""
+    from papermill import PapermillExecutionError
+
+    from steinis_lib.companion.notebooks import NOTEBOOKS, run_notebook
+    from steinis_lib.companion.registry import CHUNKS_VARIABLE, EXPERIMENTS, stored
+
+    if name not in NOTEBOOKS:
+        raise _fail(f"no notebook {name!r}; known: {', '.join(NOTEBOOKS)}", 2)
+    try:
+        given = _parse(parameter or [])
+        validated = EXPERIMENTS[name].parameters.of_profile(profile, given)
+        if scheduler is not None:
+            cluster.check_address(scheduler)
+    except (ParameterError, SchedulerError) as error:
+        raise _fail(str(error), 2) from error
+    if scheduler is not None and workers > 1:
+        raise _fail("give --workers or --scheduler, not both", 2)
+    output = output or results.ROOT / "outputs" / f"{name}-{profile}.ipynb"
+    if output.suffix != ".ipynb" or output.is_dir():
+        raise _fail(f"--output {output}: expected the path of a notebook, ending in .ipynb", 2)
+    with tempfile.TemporaryDirectory() as scratch:
+        chunks = engine.CHUNKS if profile == "paper" else Path(scratch)
+        if profile == "quick" or stored(name, validated) is None:
+            _compute(
+                name, validated, chunks, workers, scheduler
+            )  # the notebook then finds every chunk done
+        os.environ[CHUNKS_VARIABLE] = str(chunks)
+        try:
+            with out.status("running the notebook"):
+                run_notebook(name, output, given, profile)
+        except PapermillExecutionError as error:
+            kept = output.with_name(f"{output.stem}.failed.ipynb")
+            raise _fail(f"a cell failed:\n{error}\nThe notebook so far: {kept}", 1) from error
+        finally:
+            del os.environ[CHUNKS_VARIABLE]
+    out.print(f"executed notebook: {output}", soft_wrap=True)
+
+
+@app.command()
+def verify(
+    as_json: Annotated[
+        bool, typer.Option("--json", help="a list of objects, for machines")
+    ] = False,
+    update: Annotated[
+        bool, typer.Option("--update", help="publish the verdicts that the data lead to")
+    ] = False,
+    again: Annotated[
+        bool, typer.Option("--recompute/--no-recompute", help="compute random chunks again")
+    ] = True,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="processes to recompute with [default: all cores]")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="of the choice of chunks")] = None,
+    chunks: Annotated[
+        int | None,
+        typer.Option(min=1, help="at most so many of each result [default: one of each method]"),
+    ] = None,
+) -> None:
+    """Evaluate every claim of the paper from the stored results, and check these.
+
+    Verdicts are computed from the stored results at the paper's sizes. Then one chunk of each
+    method, chosen at random, is computed again and compared with what is stored; with --chunks,
+    fewer. Exits with 1 if a published verdict no longer follows from the data, or the data differ.
+    """
+    from steinis_lib.companion import claims
+
+    try:
+        findings = claims.evaluate(claims.ledger())
+    except ValueError as error:
+        raise _fail(str(error), 1) from error
+    if update:
+        claims.publish(findings)
+    if as_json:
+        typer.echo(json.dumps([f.record() for f in findings], indent=1, ensure_ascii=False))
+    else:
+        table = Table(Column("claim", overflow="fold"), "paper", "ours, 95 % interval", "verdict")
+        colours = {"reproduced": "green", "partly": "yellow", "not reproduced": "red"}
+        for f in findings:
+            style = colours.get(f.verdict, "dim")
+            table.add_row(
+                f"[bold]{f.claim.id}[/]\n{escape(f.claim.paper)}",
+                escape(f.claim.paper_value),
+                escape(f.ours),
+                f"[{style}]{f.verdict}[/]",
+            )
+        out.print(table)
+    wrong = claims.discrepancies(findings)
+    if wrong:
+        raise _fail("published verdicts do not follow from the data:\n" + "\n".join(wrong), 1)
+    if again:
+        seed = secrets.randbelow(10**6) if seed is None else seed
+        what = "one chunk of each method" if chunks is None else f"{chunks} chunks of each result"
+        err.print(f"Computing {what} again (--seed {seed}):")
+        if differing := _recompute(workers or os.cpu_count() or 1, seed, chunks):
+            raise _fail("stored results differ:\n" + "\n".join(differing), 1)
+        err.print("They agree with the stored results.")
+
+
+@app.command("train-vae")
+def train_vae(
+    latent_dim: Annotated[int, typer.Option(min=1, help="the dimension of z")],
+    data: Annotated[
+        Path | None, typer.Option(help="folder with the MNIST files [default: fetch them]")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="folder to write to")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1)] = 1,
+    max_epochs: Annotated[int, typer.Option(min=1, help="passes over the images at most")] = 130,
+) -> None:
+    """Train a variational autoencoder of section 5.4; after an interruption, go on with it."""
+    from steinis_lib.companion.vae import mnist
+    from steinis_lib.companion.vae import training as vae_training
+
+    path = (output or results.ROOT / "outputs" / "vae") / f"d{latent_dim}.safetensors"
+    checkpoint = path.with_suffix(".checkpoint")
+    settings = vae_training.TrainingSettings(
+        latent_dim=latent_dim, seed=seed, max_epochs=max_epochs
+    )
+    if path.exists():
+        raise _fail(f"{path} exists; remove it, or name another folder with --output", 2)
+    if path.parent.is_file():
+        raise _fail(f"--output {path.parent}: expected a folder, this is a file", 2)
+    if checkpoint.exists():
+        err.print(f"resuming from {checkpoint}", soft_wrap=True)
+    try:
+        images = mnist.binarise(mnist.images(data, "train"))
+        with _bar("epochs") as bar:
+            row = bar.add_task("training", total=max_epochs)
+
+            def on_epoch(log: dict[str, float]) -> None:
+                text = f"held-out ELBO {log['held_out_elbo']:.2f}"
+                bar.update(row, completed=log["epoch"], description=text)
+
+            trained = vae_training.train(images, settings, checkpoint=checkpoint, on_epoch=on_epoch)
+        vae_training.publish(trained, settings, mnist.binarise(mnist.bundled()), path)
+    except (OSError, ValueError) as error:
+        raise _fail(str(error), 2) from error
+    except (mnist.DataError, vae_training.CheckpointError, FloatingPointError) as error:
+        raise _fail(str(error), 1) from error
+    except KeyboardInterrupt as error:
+        raise _fail(f"interrupted; the same command goes on from {checkpoint}", 130) from error
+    checkpoint.unlink()
+    out.print(f"stopped by {trained.stopped_by}; the model: {path}", soft_wrap=True)
+
+
+def _recompute(workers: int, seed: int, at_most: int | None) -> list[str]:
+    """Compute some chunks of each stored result again; return what differs."""
+    from steinis_lib.companion import verification
+    from steinis_lib.companion.registry import EXPERIMENTS, stored
+
+    differing = []
+    for name, experiment in EXPERIMENTS.items():
+        parameters = experiment.parameters.of_profile("paper")
+        if (kept := stored(name, parameters)) is None:
+            continue
+        chosen = verification.choose_chunks(experiment, parameters, seed, at_most)
+        with _bar() as bar:
+            row = bar.add_task(name, total=len(chosen))
+
+            def advance(_: Task, bar: Progress = bar, row: TaskID = row) -> None:
+                bar.advance(row)
+
+            differing += verification.recompute(
+                experiment, parameters, kept, chosen, workers=workers,
+                progress=advance,
+            )  # fmt: skip
+    return differing
+
+
+def _bar(unit: str = "chunks") -> Progress:
+    return Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(unit),
+        TimeElapsedColumn(), TextColumn("elapsed,"), TimeRemainingColumn(), TextColumn("remaining"),
+        console=err,
+        speed_estimate_period=math.inf,  # a chunk may take longer than the default, 30 seconds
+    )  # fmt: skip
+
+
+def _parse(pairs: list[str]) -> dict[str, Any]:
+    """NAME=VALUE pairs, values read as YAML scalars or lists."""
+    given: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals or not key:
+            raise ParameterError(f"-p {pair}: expected NAME=VALUE, such as -p seed=2")
+        if key in given:
+            raise ParameterError(f"{key}: given twice")
+        if key == "profile":
+            raise ParameterError("profile: use --profile quick or --profile paper")
+        try:
+            given[key] = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise ParameterError(f"{key}: cannot read the value {text!r}: {error}") from error
+    return given
+
+
+def _compute(
+    name: str, parameters: Parameters, chunks: Path, workers: int, scheduler: str | None
+) -> None:
+    """Compute all chunks with a progress bar; what goes wrong ends the command with a message."""
+    from steinis_lib.companion.registry import EXPERIMENTS
+
+    with _bar() as bar:
+        row = bar.add_task(name)
+
+        def progress(done: int, total: int, task: Task | None) -> None:
+            if task is None:  # chunks kept from earlier say nothing of the speed
+                bar.reset(row, completed=done, total=total)
+            else:
+                bar.update(row, completed=done)
+
+        try:
+            engine.compute(
+                EXPERIMENTS[name],
+                parameters,
+                chunks=chunks,
+                progress=progress,
+                workers=workers,
+                scheduler=scheduler,
+            )
+        except (ChunkError, SchedulerError, KeyboardInterrupt) as error:
+            message = str(error) or "interrupted"
+            if chunks == engine.CHUNKS:
+                done, total = bar.tasks[row].completed, bar.tasks[row].total
+                message += f"\n{done:.0f} of {total:.0f} chunks are kept; the same command goes on"
+            code = 2 if isinstance(error, SchedulerError) else 130
+            raise _fail(message, 1 if isinstance(error, ChunkError) else code) from error
+
+
+if __name__ == "__main__":
+    app()

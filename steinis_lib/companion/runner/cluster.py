@@ -1,0 +1,252 @@
+"""Where chunks run: in this process, in processes of this machine, or on a Dask cluster.
+
+Workers compute and return chunks; they share no disk with this process and keep nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import pickle
+import queue
+import traceback
+from collections.abc import Generator, Iterator
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import torch
+import xarray as xr
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+    from steinis_lib.companion.parameters import Parameters
+    from steinis_lib.companion.runner.engine import Experiment, Task
+
+CONNECT_TIMEOUT = 10
+"""Seconds after which a scheduler that does not answer is given up."""
+
+IGNORE_INTERRUPT = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+"""What local workers do first: Ctrl-C reaches them too, but ending them is the driver's part."""
+
+LOG = logging.getLogger(__name__)
+
+
+class SchedulerError(RuntimeError):
+    """A scheduler's address is wrong, it does not answer, or its workers cannot be used."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What came of a chunk that has no result: on which worker, and the end of the traceback."""
+
+    worker: str
+    report: str
+
+
+Outcomes = Generator[tuple["Task", xr.Dataset | Failure], None, None]
+
+
+def check_address(scheduler: str) -> None:
+    """Raise `SchedulerError` if this cannot be a scheduler's address."""
+    try:
+        parts = urlsplit(scheduler)
+        valid = parts.scheme in ("tcp", "tls") and parts.hostname and parts.port
+    except ValueError:
+        valid = False
+    if not valid or scheduler != f"{parts.scheme}://{parts.netloc}":
+        raise SchedulerError(f"{scheduler!r} is no scheduler's address, such as tcp://host:8786")
+
+
+def outcomes(
+    experiment: Experiment,
+    parameters: Parameters,
+    tasks: list[Task],
+    versions: str,
+    workers: int,
+    scheduler: str | None,
+) -> Outcomes:
+    """Give each task with its dataset, or its failure after a second try, as they finish."""
+    if tasks and (workers > 1 or scheduler is not None):
+        with _connected(min(workers, len(tasks)), scheduler) as client:
+            try:
+                yield from _on_workers(client, experiment, parameters, tasks, versions)
+            except (OSError, CancelledError) as error:
+                raise SchedulerError(f"the connection to the cluster was lost: {error}") from error
+        return
+    for task in tasks:
+        outcome = attempt(experiment, parameters, task)
+        if isinstance(outcome, Failure):
+            _log_retry(task, outcome)
+            outcome = attempt(experiment, parameters, task)
+        yield task, outcome
+
+
+def attempt(
+    experiment: Experiment, parameters: Parameters, task: Task, worker: str = "this process"
+) -> xr.Dataset | Failure:
+    """Run a task here and check what it returns."""
+    threads, dtype = torch.get_num_threads(), torch.get_default_dtype()
+    _settle()
+    try:
+        dataset = experiment.run_task(parameters, task)
+        for name, variable in dataset.data_vars.items():
+            if "trial" not in variable.dims:
+                raise ValueError(
+                    f"{experiment.name} returned {name} with dimensions {variable.dims}; "
+                    "every variable of a chunk needs the dimension 'trial'"
+                )
+        return dataset
+    except (Exception, SystemExit):
+        return Failure(worker, "\n".join(traceback.format_exc().splitlines()[-12:]))
+    finally:
+        torch.set_num_threads(threads)
+        torch.set_default_dtype(dtype)
+
+
+def _settle() -> None:
+    """Set what is one setting for a whole process, so that a chunk is the same in all of them."""
+    torch.set_num_threads(1)  # chunks are small, and summation order must not depend on cores
+    torch.set_default_dtype(torch.float64)
+
+
+def run_chunk(pickled: bytes, versions: str) -> xr.Dataset | Failure:
+    """Run a task on a worker, unless it would compute something else than the driver."""
+    from distributed import get_worker
+
+    from steinis_lib.companion.runner import engine
+
+    worker = str(get_worker().address)
+    if (here := engine.versions()) != versions:
+        raise SchedulerError(f"worker {worker} runs {here}; but this process runs {versions}")
+    _settle()  # for good: the worker may compute other chunks at the same time
+    try:
+        # From the driver, over the connection on which Dask itself sends pickles: never a file.
+        experiment, parameters, task = pickle.loads(pickled)
+    except Exception:
+        return Failure(worker, traceback.format_exc(limit=1))
+    return attempt(experiment, parameters, task, worker)
+
+
+@contextmanager
+def _connected(workers: int, scheduler: str | None) -> Iterator[Client]:
+    import dask
+    from distributed import Client, LocalCluster
+
+    with ExitStack() as stack:
+        address: Any = scheduler
+        if scheduler is None:
+            settings = {
+                # Leave it to `_on_workers` to try the chunks of a dead worker again.
+                "distributed.scheduler.allowed-failures": 0,
+                # Dask has workers return freed memory at once. A step frees and takes the same
+                # megabytes again and again, and would spend more time on that than on arithmetic.
+                "distributed.nanny.pre-spawn-environ": {"OMP_NUM_THREADS": 1},
+            }
+            stack.enter_context(dask.config.set(settings))
+            address = stack.enter_context(
+                LocalCluster(
+                    n_workers=workers,
+                    threads_per_worker=1,
+                    memory_limit=None,
+                    silence_logs=logging.CRITICAL,
+                    preload=[IGNORE_INTERRUPT],
+                    # No dashboard; its port is taken all the same, so let it be any free one.
+                    dashboard_address=None,
+                    scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
+                )
+            )
+        else:
+            _probe(scheduler)
+        yield stack.enter_context(Client(address, timeout=CONNECT_TIMEOUT, set_as_default=False))
+
+
+def _probe(scheduler: str) -> None:
+    """Raise `SchedulerError` unless something there speaks Dask's protocol; `Client` might hang."""
+    from distributed import Security
+    from distributed.comm.core import connect
+
+    async def greet() -> None:
+        security = Security().get_connection_args("client")
+        await (await connect(scheduler, timeout=CONNECT_TIMEOUT, **security)).close()
+
+    try:
+        with ThreadPoolExecutor(1) as thread:  # this one may run an event loop already
+            thread.submit(lambda: asyncio.run(asyncio.wait_for(greet(), CONNECT_TIMEOUT))).result()
+    except Exception as error:  # whatever an unknown server's answer leads to
+        raise SchedulerError(f"no Dask scheduler answers at {scheduler}") from error
+
+
+def _on_workers(
+    client: Client,
+    experiment: Experiment,
+    parameters: Parameters,
+    tasks: list[Task],
+    versions: str,
+) -> Outcomes:
+    from distributed import KilledWorker
+
+    running: dict[Future[Any], Task] = {}
+    finished: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
+
+    def submit(task: Task, failed_on: str | None = None) -> None:
+        others = [w for w in client.nthreads() if w != failed_on] if failed_on else []
+        future = client.submit(
+            run_chunk, pickle.dumps((experiment, parameters, task)), versions, pure=False,
+            workers=others or None, allow_other_workers=bool(others),
+        )  # fmt: skip
+        running[future] = task
+        future.add_done_callback(finished.put)
+
+    for task in tasks:
+        submit(task)
+    retried: set[Task] = set()
+    suspects: list[Task] = []
+    while running:
+        future = _next(client, finished)
+        if future.status in ("lost", "pending"):  # its worker died before the result was fetched
+            future.add_done_callback(finished.put)
+            continue
+        task, killed = running.pop(future), False
+        try:
+            outcome = future.result()
+        except KilledWorker as error:
+            outcome, killed = Failure(error.last_worker.address, str(error)), True
+        except (SchedulerError, OSError, CancelledError):
+            raise
+        except Exception as error:
+            raise SchedulerError(f"the cluster cannot run chunks: {error}") from error
+        if not isinstance(outcome, Failure) or task in retried:
+            yield task, outcome
+        else:
+            _log_retry(task, outcome)
+            retried.add(task)
+            if killed:
+                suspects.append(task)
+            else:
+                submit(task, outcome.worker)
+        if suspects and not running:
+            # Whoever was on a dying worker is suspect; alone, only the culprit kills another.
+            submit(suspects.pop())
+
+
+def _next(client: Client, finished: queue.SimpleQueue[Future[Any]]) -> Future[Any]:
+    """Wait for a chunk, and say now and then when there is no worker to compute it."""
+    patience = CONNECT_TIMEOUT
+    while True:
+        try:
+            return finished.get(timeout=patience)
+        except queue.Empty:
+            patience *= 2
+            if client.status == "running" and not client.nthreads():
+                LOG.warning("the scheduler has no workers; waiting for some")
+
+
+def _log_retry(task: Task, failure: Failure) -> None:
+    LOG.warning(
+        "%s, chunk %d failed (%s) and is tried again: %s",
+        task.method, task.chunk, failure.worker, failure.report.splitlines()[-1],
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""TODO companion/sections/s3_adaptive_is."""

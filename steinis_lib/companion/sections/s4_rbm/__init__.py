@@ -1,0 +1,1 @@
+"""TODO companion/sections/s4_rbm."""

@@ -1,0 +1,194 @@
+"""Summaries of the variants beyond the paper: each beside the methods of its section, and bars.
+
+Sections' results are for the same targets, trials and images. All intervals are 95 %, by bootstrap
+over repeats, trials or images; the rest is resampled with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import xarray as xr
+
+from steinis_lib.companion.intervals import Array, Estimate, bootstrap
+from steinis_lib.companion.sections.s2_mixtures.statistics import EXPECTATIONS
+from steinis_lib.companion.sections.s7_extensions.experiment import MIXTURE_SIZE
+from steinis_lib.companion.sections.s7_extensions.images import Hybrid, hybrids
+
+WARPED, MIXTURES, IMAGES = "mixture-held-out", "mixture-maps-hais", "flow-bridge"
+"""The variants that the bars are about, with `at-modes`; see "Choices" for when they were named."""
+HAIS = ("hais-full", "hais-partial")
+AT_MODES = {"at-modes": "error", "at-modes-100": "error_100", "at-modes-hais": "error_annealed",
+            "at-modes-bridge": "error_bridged"}  # fmt: skip
+"""On the RBM: all weighted draws of the mixture, the first 100; and HAIS or a bridge from it."""
+WARPED_BARS = {"bar": 0.01, "aim": 0.003}
+MIXTURE_BARS = {"expectation": 1.5, "Z": 1.0}
+RBM_BARS = {100: 0.1}
+IMAGE_BARS = {20: 0.04, 50: 0.05}
+"""Hoped for: nats of KL, ratios of MSE, and nats of RMSE at each d."""
+
+
+def estimate(trials: Array, summary: Callable[[Array], Array]) -> Estimate:
+    """Return a summary over the first axis with its bootstrap interval."""
+    value, low, high = bootstrap(np.asarray(trials, dtype=float), summary)
+    return Estimate(float(value), float(low), float(high))
+
+
+def average(tree: xr.DataTree, name: str, variable: str) -> Estimate:
+    """Return the mean of a variable over a variant's runs, such as `kl` or `scores`."""
+    return estimate(tree[name].to_dataset()[variable].values, lambda x: x.mean(0))
+
+
+def published(section: xr.DataTree, run: str) -> tuple[Estimate, int, Estimate]:
+    """Return a run's smallest mean KL in section 3, at which transition, and the last one."""
+    found = section[f"main-{run}"].to_dataset()
+    kl = found.kl_grid.values
+    best = int(kl.mean(0).argmin())
+    first, last = (estimate(kl[:, i], lambda x: x.mean(0)) for i in (best, -1))
+    return first, int(found.checkpoint.values[best]), last
+
+
+def kl_ratio(tree: xr.DataTree, ours: str, theirs: str) -> Estimate:
+    """Return the mean KL of a variant on the warped mixture over that of another one."""
+    return estimate(_warped(tree, ours, theirs), lambda x: x[:, 0].mean() / x[:, 1].mean())
+
+
+def share_of_mixture(tree: xr.DataTree) -> Estimate:
+    """How much of the fall of KL, from fixed leaders to `WARPED`, M-PMC's mixture alone makes."""
+    kl = _warped(tree, "fixed", "mixture", WARPED)
+    return estimate(kl, lambda x: (x[:, 0] - x[:, 1]).mean() / (x[:, 0] - x[:, 2]).mean())
+
+
+def _warped(tree: xr.DataTree, *names: str) -> Array:
+    return np.stack([tree[f"warped-{n}"].to_dataset().kl.values for n in names], -1)
+
+
+def square_errors(tree: xr.DataTree, section: xr.DataTree, name: str, task: str) -> Array:
+    """Square errors of a panel of section 2 at |B| = `MIXTURE_SIZE`, on our trials, ``(trials,)``.
+
+    `name` is a mixture and a variant, or a method of that section.
+    """
+    mixture, _, method = name.partition("-")
+    if name in tree.children:
+        found = tree[name].to_dataset()
+    else:
+        trials = tree[f"{mixture}-{MIXTURES}"].to_dataset().trial.values
+        found = section[f"{mixture}-{method}"].to_dataset().sel(size=MIXTURE_SIZE, trial=trials)
+    if task == "Z":
+        return np.asarray((np.exp(found.log_z.values) - 1) ** 2)
+    error = found.error.sel(quantity=EXPECTATIONS[task]).transpose("trial", "quantity").values
+    return np.asarray((error**2).mean(1))
+
+
+def mse_ratio(
+    tree: xr.DataTree, section: xr.DataTree, name: str, others: tuple[str, ...], task: str
+) -> Estimate:
+    """Return MSE(name) over the smallest MSE among `others`, on the same mixtures, paired."""
+    mixture = name.partition("-")[0]
+    names = [name, *(f"{mixture}-{other}" for other in others)]
+    errors = np.stack([square_errors(tree, section, n, task) for n in names], -1)
+    return estimate(errors, lambda x: x[:, 0].mean() / x[:, 1:].mean(0).min())
+
+
+def rbm_errors(tree: xr.DataTree, section: xr.DataTree, method: str, dim: int) -> Array:
+    """Errors of log Ẑ on the same models, ``(trials,)``, in nats.
+
+    `method` is one of `AT_MODES`, or one of section 4, at its last number of transitions.
+    """
+    ours = tree[f"rbm-{dim}"].to_dataset()
+    if method in AT_MODES:
+        return np.asarray(ours[AT_MODES[method]].values)
+    error = section[f"standard-{method}-{dim}"].to_dataset().error.isel(transitions=-1)
+    return np.asarray(error.sel(trial=ours.trial).values)
+
+
+def rmse(errors: Array) -> Estimate:
+    """Return the root mean square over all axes; the first one is resampled."""
+    return estimate(errors, lambda x: np.sqrt(np.square(x).mean()))
+
+
+def rmse_ratio(ours: Array, theirs: Array) -> Estimate:
+    """Return RMSE(ours)/RMSE(theirs), on the same models or images, resampled in pairs."""
+    squares = [np.square(e).reshape(len(e), -1).mean(1) for e in (ours, theirs)]
+    return estimate(np.stack(squares, -1), lambda x: np.sqrt(x[:, 0].mean() / x[:, 1].mean()))
+
+
+def median_error(errors: Array) -> Estimate:
+    """Return the median of absolute errors."""
+    return estimate(np.abs(errors), lambda x: np.median(x, axis=0))
+
+
+def image_errors(tree: xr.DataTree, section: xr.DataTree, method: str, dim: int) -> Array:
+    """Return log p̂(x) less this experiment's long run, ``(images, repeats)``, in nats.
+
+    `method` is a variant, or one of section 5 from the prior, at its last number of transitions.
+    """
+    truth = tree[f"vae-truth-{dim}"].to_dataset().log_z.isel(repeat=0, drop=True)
+    if (name := f"vae-{method}-{dim}") in tree.children:
+        found = tree[name].to_dataset().log_z
+    else:
+        found = section[f"prior-{method}-{dim}"].to_dataset().log_z.isel(transitions=[-1])
+    return np.asarray((found.sel(trial=truth.trial) - truth).transpose("trial", ...).values)
+
+
+def truth_agreement(tree: xr.DataTree, section: xr.DataTree, dim: int) -> Array:
+    """This experiment's long runs less those of section 5, in standard errors, ``(images,)``."""
+    ours = tree[f"vae-truth-{dim}"].to_dataset().isel(repeat=0)
+    theirs = section[f"truth-{dim}"].to_dataset().sel(trial=ours.trial)
+    sigma = np.hypot(ours.standard_error.values, theirs.standard_error.values)
+    return np.asarray((ours.log_z.values - theirs.log_z.values) / sigma)
+
+
+def hybrid_of(tree: xr.DataTree, method: str, dim: int) -> Hybrid:
+    """Return the candidate that the pilots chose for `flow-hais` or `flow-bridge`."""
+    kind = method.removeprefix("flow-")
+    merit = tree[f"vae-tuning-{kind}-{dim}"].to_dataset().merit.values[0]
+    return hybrids(kind, dim)[int(merit.argmax())]
+
+
+@dataclass(frozen=True)
+class Bar:
+    """What was hoped to be at most `threshold`, what was measured, and if at the allowed cost."""
+
+    text: str
+    threshold: float
+    measured: Estimate
+    within_budget: bool = True
+
+    @property
+    def outcome(self) -> Literal["met", "missed", "not decided"]:
+        """Met or missed if the whole interval, or the cost, says so."""
+        if not self.within_budget or self.measured.low > self.threshold:
+            return "missed"
+        return "met" if self.measured.high <= self.threshold else "not decided"
+
+
+def bars(
+    tree: xr.DataTree, mixtures: xr.DataTree, rbm: xr.DataTree, images: xr.DataTree,
+    image_budget: int, rbm_budget: int,
+) -> list[Bar]:  # fmt: skip
+    """Return the bars whose problem was run; budgets are evaluations for one problem."""
+    kl = average(tree, f"warped-{WARPED}", "kl")
+    found = [Bar(f"warped mixture: KL at most {t:g} ({n})", t, kl) for n, t in WARPED_BARS.items()]
+    for name in ("easy", "hard"):
+        ours, t = f"{name}-{MIXTURES}", MIXTURE_BARS["expectation"]
+        for task in EXPECTATIONS:
+            ratio = mse_ratio(tree, mixtures, ours, ("direct",), task)
+            text = f"MSE of {task} at most {t:g} × that of direct draws"
+            found.append(Bar(f"{name} mixtures: {text}", t, ratio))
+        text = f"{name} mixtures: MSE of Ẑ at most {(t := MIXTURE_BARS['Z']):g} × the better HAIS's"
+        found.append(Bar(text, t, mse_ratio(tree, mixtures, ours, HAIS, "Z")))
+    for d, t in RBM_BARS.items():
+        if f"rbm-{d}" in tree.children:
+            fits = int(tree[f"rbm-{d}"].to_dataset().evaluations.max()) <= rbm_budget
+            text = f"RBM, d = {d}: RMSE at most {t:g} nat, in {rbm_budget:,} evaluations"
+            found.append(Bar(text, t, rmse(rbm_errors(tree, rbm, "at-modes", d)), fits))
+    for d, t in IMAGE_BARS.items():
+        if f"vae-{IMAGES}-{d}" in tree.children:
+            fits = hybrid_of(tree, IMAGES, d).used(image_budget) <= image_budget
+            text = f"images, d = {d}: RMSE at most {t:g} nat, in {image_budget:,} evaluations"
+            found.append(Bar(text, t, rmse(image_errors(tree, images, IMAGES, d)), fits))
+    return found

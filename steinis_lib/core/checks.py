@@ -1,0 +1,72 @@
+"""Checks at the boundary: what was wrong, what was expected, how to fix it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def check_particles(x: Tensor, name: str, dim: int | None = None, at_least: int = 1) -> None:
+    """Refuse anything that is not a floating ``(*batch, n, d)`` tensor.
+
+    Raises
+    ------
+    ValueError
+        If the rank, the dimension ``d``, or the number of particles ``n`` is wrong.
+    TypeError
+        If `x` is no floating-point tensor.
+    """
+    if not isinstance(x, Tensor) or not x.is_floating_point():
+        kind = f"a {x.dtype} tensor" if isinstance(x, Tensor) else f"a {type(x).__name__}"
+        raise TypeError(f"{name} must be a floating-point tensor (*batch, n, d), got {kind}")
+    if x.ndim < 2:
+        raise ValueError(
+            f"{name} must have shape (*batch, n, d), got {tuple(x.shape)}; "
+            "for 1-D problems add a last axis of length 1"
+        )
+    if dim is not None and x.shape[-1] != dim:
+        raise ValueError(f"{name} has dimension d={x.shape[-1]}, but the target has d={dim}")
+    if x.shape[-2] < at_least:
+        raise ValueError(f"{name} needs at least {at_least} particles, got {x.shape[-2]}")
+
+
+def check_log_density(log_p: Tensor, name: str) -> None:
+    """Refuse NaN and +inf, naming the first offending particle; -inf (zero density) is fine.
+
+    Raises
+    ------
+    FloatingPointError
+        With the index of the first particle whose value is NaN or +inf.
+    """
+    bad = torch.isnan(log_p) | (log_p == torch.inf)
+    _raise_at(bad, log_p, name, "a finite number or -inf (zero density)")
+
+
+def check_finite(values: Tensor, name: str) -> None:
+    """Refuse any non-finite entry of particles or scores ``(*batch, n, d)``.
+
+    Raises
+    ------
+    FloatingPointError
+        With the index of the first particle that has a non-finite coordinate.
+    """
+    bad = ~torch.isfinite(values).all(-1)
+    _raise_at(bad, values, name, "finite numbers; try a smaller step size or check the target")
+
+
+def check_step_size(step_size: float | Tensor) -> None:
+    """Refuse a step size that is not positive and finite."""
+    values = torch.as_tensor(step_size)
+    if not bool(((values > 0) & torch.isfinite(values)).all()):
+        raise ValueError(f"step_size must be positive and finite, got {step_size}")
+
+
+def _raise_at(bad: Tensor, values: Tensor, name: str, expected: str) -> None:
+    if not bool(bad.any()):
+        return
+    index = tuple(torch.nonzero(bad)[0].tolist())
+    where = index[0] if len(index) == 1 else index
+    raise FloatingPointError(
+        f"{name} is {values[index].tolist()} at particle {where} "
+        f"({int(bad.sum())} of {bad.numel()} particles affected); expected {expected}"
+    )

@@ -1,1 +1,0 @@
-"""Numbers that notebooks show and claims are judged by, computed from stored results."""

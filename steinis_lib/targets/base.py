@@ -1,0 +1,193 @@
+"""Targets: unnormalised densities p̄ on R^d, with their scores s_p = ∇ log p̄.
+
+Every target takes particles ``(*batch, n, d)`` and returns log-densities ``(*batch, n)`` and
+scores ``(*batch, n, d)``. Parameters may carry leading batch axes of their own, so that a batch
+of independent trials can have a model each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+
+@runtime_checkable
+class Target(Protocol):
+    """What every algorithm needs of p̄: its dimension, log-density and score.
+
+    A target may also offer, where they are known exactly, ``log_z`` ``(*batch,)``, ``mean``
+    ``(*batch, d)``, and ``sample(shape, generator)`` with ``shape = (*batch, n)``.
+    """
+
+    @property
+    def dim(self) -> int:
+        """The dimension d."""
+        ...
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """Return log p̄(x) of shape ``(*batch, n)`` for particles ``(*batch, n, d)``."""
+        ...
+
+    def score(self, x: Tensor) -> Tensor:
+        """Return ∇ log p̄(x) of shape ``(*batch, n, d)`` for particles ``(*batch, n, d)``."""
+        ...
+
+    def log_prob_and_score(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return both, for the price of the score where they share work."""
+        ...
+
+
+@runtime_checkable
+class Proposal(Protocol):
+    """What an initial distribution q_0 needs: a normalised density and a sampler."""
+
+    @property
+    def dim(self) -> int:
+        """The dimension d."""
+        ...
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """Return log q_0(x), normalised, of shape ``(*batch, n)``."""
+        ...
+
+    def sample(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+        """Draw particles ``(*batch, n, d)`` for ``shape = (*batch, n)``."""
+        ...
+
+
+class ScoredProposal(Target, Proposal, Protocol):
+    """A q_0 for annealing: normalised density, sampler, and score."""
+
+
+@dataclass(frozen=True)
+class LogProb:
+    """Any torch log-density as a target; the score comes from autograd.
+
+    Parameters
+    ----------
+    function
+        Maps ``(n, d)`` to ``(n,)``, one value a particle, differentiable by torch. Batch axes
+        are folded into n before it is called.
+    dim
+        The dimension d.
+    """
+
+    function: Callable[[Tensor], Tensor]
+    dim: int
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """Return log p̄(x) of shape ``(*batch, n)``."""
+        flat = x.reshape(-1, self.dim)
+        value = self.function(flat)
+        if not isinstance(value, Tensor) or value.shape != flat.shape[:1]:
+            got = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+            raise ValueError(
+                f"log_prob must map (n, d) to (n,): for {tuple(flat.shape)} it returned {got}; "
+                "sum over coordinates, not over particles"
+            )
+        return value.reshape(x.shape[:-1])
+
+    def score(self, x: Tensor) -> Tensor:
+        """Return ∇ log p̄(x) of shape ``(*batch, n, d)`` by reverse-mode differentiation."""
+        return self.log_prob_and_score(x)[1]
+
+    def log_prob_and_score(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return log p̄(x) and its gradient from one forward and one backward pass."""
+        with torch.enable_grad():
+            x = x.detach().requires_grad_(True)
+            value = self.log_prob(x)
+            if not value.requires_grad:
+                raise ValueError("log_prob does not depend on its input through torch operations")
+            (gradient,) = torch.autograd.grad(value.sum(), x)
+        return value.detach(), gradient
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """The normal distribution N(mean, L Lᵀ), normalised.
+
+    Parameters
+    ----------
+    mean
+        ``(*batch, d)``.
+    scale_tril
+        The Cholesky factor L of the covariance, ``(*batch, d, d)``, positive diagonal.
+    """
+
+    mean: Tensor
+    scale_tril: Tensor
+
+    def __post_init__(self) -> None:
+        d = self.mean.shape[-1]
+        if self.scale_tril.shape[-2:] != (d, d):
+            raise ValueError(f"scale_tril must end in ({d}, {d}), got {self.scale_tril.shape}")
+        if not bool((self.scale_tril.diagonal(dim1=-2, dim2=-1) > 0).all()):
+            raise ValueError("scale_tril must have a positive diagonal")
+
+    @classmethod
+    def isotropic(cls, mean: Tensor, scale: float = 1.0) -> Gaussian:
+        """Return N(mean, scale² I) for `mean` of shape ``(*batch, d)``."""
+        eye = torch.eye(mean.shape[-1], dtype=mean.dtype, device=mean.device)
+        return cls(mean, scale * eye)
+
+    @property
+    def dim(self) -> int:
+        """The dimension d."""
+        return self.mean.shape[-1]
+
+    @property
+    def log_z(self) -> Tensor:
+        """log Z = 0: the density is normalised."""
+        return self.mean.new_zeros(self.mean.shape[:-1])
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """Return log N(x) of shape ``(*batch, n)``."""
+        return self._log_prob(self._whiten(x))
+
+    def score(self, x: Tensor) -> Tensor:
+        """Return -Σ⁻¹(x - mean), of shape ``(*batch, n, d)``."""
+        return self._score(self._whiten(x))
+
+    def log_prob_and_score(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return log N(x) and its gradient."""
+        z = self._whiten(x)
+        return self._log_prob(z), self._score(z)
+
+    def sample(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+        """Draw ``(*batch, n, d)`` independent particles for ``shape = (*batch, n)``."""
+        z = torch.randn(
+            *shape, self.dim, generator=generator, dtype=self.mean.dtype, device=self.mean.device
+        )
+        if self._scales is not None:
+            return self.mean.unsqueeze(-2) + z * self._scales
+        return self.mean.unsqueeze(-2) + z @ self.scale_tril.mT
+
+    @cached_property
+    def _scales(self) -> Tensor | None:
+        """The diagonal of L, ``(*batch, 1, d)``, where L is diagonal: no triangular solve then."""
+        scales = self.scale_tril.diagonal(dim1=-2, dim2=-1)
+        return (
+            scales.unsqueeze(-2) if torch.equal(torch.diag_embed(scales), self.scale_tril) else None
+        )
+
+    def _whiten(self, x: Tensor) -> Tensor:
+        """Return L⁻¹(x - mean) for each particle (a row)."""
+        centred = x - self.mean.unsqueeze(-2)
+        if self._scales is not None:
+            return centred / self._scales
+        return torch.linalg.solve_triangular(self.scale_tril.mT, centred, upper=True, left=False)
+
+    def _log_prob(self, z: Tensor) -> Tensor:
+        log_det = self.scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1, keepdim=True)
+        return -0.5 * (z.square().sum(-1) + self.dim * math.log(2 * math.pi)) - log_det
+
+    def _score(self, z: Tensor) -> Tensor:
+        if self._scales is not None:
+            return -z / self._scales
+        return -torch.linalg.solve_triangular(self.scale_tril, z, upper=False, left=False)

@@ -1,0 +1,536 @@
+import math
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import xarray as xr
+from scipy.stats import gaussian_kde
+
+from steinis_lib.companion.candidates import Setting
+from steinis_lib.companion.parameters import ParameterError
+from steinis_lib.companion.runner.engine import Task, _by_method
+from steinis_lib.companion.sections.s3_adaptive_is import problem as adaptive_problem
+from steinis_lib.companion.sections.s3_adaptive_is.divergences import PlaneGrid
+from steinis_lib.companion.sections.s3_adaptive_is.experiment import (
+    EXPERIMENT,
+    pilots,
+    run_task,
+    tasks,
+)
+from steinis_lib.companion.sections.s3_adaptive_is.methods import (
+    adapt,
+    around,
+    backward_kl,
+    best,
+    density,
+    density_estimates,
+    follow,
+    place,
+    population,
+    q0_grid,
+)
+from steinis_lib.companion.sections.s3_adaptive_is.problem import (
+    AdaptiveComparison,
+    best_candidate,
+    box,
+    candidates,
+    chosen,
+    exact_draws,
+    merits,
+    placement,
+    start,
+    together,
+    warped,
+)
+
+TINY = {
+    "n_repeats": 3,
+    "leaders": (12, 16),
+    "checkpoints": (0, 3, 8),
+    "n_followers": 20,
+    "n_exact": 20,
+    "n_components": 15,
+    "component_scales": (0.8, 1.2),
+    "adaptive_checkpoints": (0, 5, 20),
+    "adaptive_samples": 10,
+    "n_placements": 2,
+    "pmc_components": (4, 12),
+    "pmc_samples": 200,
+    "pmc_checkpoints": (1, 4),
+    "refine_checkpoints": (0, 2, 5),
+    "tuning_repeats": 2,
+    "kde_samples": (50, 150),
+    "kde_factors": (0.5, 1.0),
+    "panel_points": 40,
+}
+KINDS = ("steinis", "steinis-wide", "adaptive")
+SMALL = Setting(0.2, 0.0, 5.0)
+HUGE = Setting(50.0, 0.0, 1.0)
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    return AdaptiveComparison.of_profile("paper", TINY)
+
+
+@pytest.fixture(scope="module")
+def records(tiny):
+    first = pilots(tiny)
+    return _by_method(first, {task: run_task(tiny, task) for task in first})
+
+
+@pytest.fixture(scope="module")
+def ready(records):
+    return EXPERIMENT.given(records)
+
+
+@pytest.fixture(scope="module")
+def target(tiny):
+    return warped(tiny, "main")
+
+
+@pytest.fixture(scope="module")
+def wide_plane():
+    """A grid that holds the target and what is near it."""
+    return PlaneGrid.over((-8.0, -9.0), (8.0, 14.0), 0.2)
+
+
+def within(difference, error, sigmas=4.0):
+    """Whether a difference is noise, and the noise is small enough to tell."""
+    return bool(abs(difference) < sigmas * error)
+
+
+# ------------------------------------------------------------------------------ parameters
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"checkpoints": (1, 5)}, "checkpoints: must rise strictly from 0"),
+        ({"adaptive_checkpoints": (0, 5, 5)}, "adaptive_checkpoints: must rise strictly from 0"),
+        ({"refine_checkpoints": (0, 9, 5)}, "refine_checkpoints: must rise strictly from 0"),
+        ({"pmc_checkpoints": (5, 2)}, "pmc_checkpoints: must rise strictly"),
+        ({"weights": (0.5, 0.4, 0.2)}, "weights: must sum to 1"),
+        ({"weights": (0.5, 0.5, 0.0)}, "greater than 0"),
+        ({"a1": 0}, "must not be 0, or T has no inverse"),
+        ({"a3": 0}, "must not be 0, or T has no inverse"),
+        ({"leaders": (1,)}, "greater than or equal to 2"),
+    ],
+)
+def test_parameters_that_cannot_be_are_refused(wrong, message):
+    with pytest.raises(ParameterError, match=message):
+        AdaptiveComparison.of_profile("quick", wrong)
+
+
+def test_targets_are_bent_as_named(tiny):
+    z = torch.tensor([[1.7, 0.4]])
+    for name, a2 in (("main", 0.35), ("easy", 0.1), ("hard", 0.8)):
+        expected = torch.tensor([[1.7, a2 * 1.7**2 + 0.4 - 1.5]])
+        torch.testing.assert_close(warped(tiny, name).forward(z), expected)
+    assert list(tiny.targets)[0] == "main"
+
+
+@pytest.mark.parametrize("name", ["main", "hard"])
+def test_the_box_holds_999_of_1000_draws(tiny, name, generator):
+    n, rare = 200_000, 5e-4
+    low, high = map(torch.tensor, box(tiny, name))
+    x = warped(tiny, name).sample((n,), generator)
+    error = math.sqrt(rare * (1 / n + 1 / 100_000))  # of this share, and of the box itself
+    for outside in (x < low, x > high):
+        shares = outside.double().mean(0)
+        assert ((shares - rare).abs() < 4 * error).all()
+
+
+# -------------------------------------------------------------------------- candidates, tasks
+
+
+def test_twelve_distinct_candidates_for_every_method(tiny):
+    for kind in KINDS:
+        assert len(candidates(kind)) == len(set(candidates(kind))) == 12
+    assert not set(candidates("steinis")) & set(candidates("steinis-wide"))
+    chunks = Counter(task.method for task in pilots(tiny))
+    assert set(chunks.values()) == {12}
+    tuned = (*KINDS[:2], "adaptive-0.8", "adaptive-1.2", "refine-poor", "refine-good")
+    assert set(chunks) == {f"main-pilot-{method}" for method in tuned}
+
+
+def test_tasks_are_unique_and_pilots_are_not_among_them(tiny):
+    for p in (tiny, AdaptiveComparison.of_profile("quick"), AdaptiveComparison()):
+        everything = pilots(p) + tasks(p)
+        assert len(set(everything)) == len(everything)
+    chunks = Counter(task.method for task in tasks(tiny))
+    assert chunks["main-steinis-wide-16"] == chunks["hard-steinis-12"] == chunks["easy-pmc-12"] == 3
+    assert chunks["main-refine-good"] == 3
+    assert chunks["main-optimum-1.2"] == chunks["easy-optimum-1.2"] == chunks["main-kde"] == 2
+    assert chunks["main-adaptive-0.8"] == chunks["main-cost"] == chunks["main-panels-adaptive"] == 1
+
+
+def test_pilots_are_in_the_order_of_candidates(tiny, records):
+    for method, record in records.items():
+        assert record.trial.values.tolist() == list(range(24))
+        assert record.kl.shape == (24, 3)
+        assert not record.kl.isnull().any(), method
+    alone = run_task(tiny, Task("main-pilot-steinis-wide", 7))
+    assert alone.identical(records["main-pilot-steinis-wide"].isel(trial=slice(14, 16)))
+    start_kl = {m: float(record.kl[:, 0].mean()) for m, record in records.items()}
+    assert start_kl["main-pilot-refine-good"] < start_kl["main-pilot-refine-poor"]
+
+
+METHODS = dict.fromkeys(task.method for task in tasks(AdaptiveComparison.of_profile("paper", TINY)))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_chunk_is_a_function_of_its_name(tiny, ready, method):
+    first = ready.run_task(tiny, Task(method, 0))
+    for variable in first.data_vars.values():
+        assert variable.dims[0] == "trial"
+        assert not variable.isnull().any()
+        assert np.isfinite(variable.values).all()
+    assert first.sizes["trial"] == len(set(first.trial.values.tolist())) > 0
+    timed = [name for name, v in first.data_vars.items() if v.attrs.get("units") == "s"]
+    if method == "main-cost":
+        assert timed == list(first.data_vars) == ["run"]
+        assert (first.run > 0).all()
+        return
+    assert not timed
+    adaptive_problem.box.cache_clear()
+    adaptive_problem.fitted.cache_clear()
+    assert first.identical(ready.run_task(tiny, Task(method, 0)))
+    if Task(method, 1) in tasks(tiny):
+        other = ready.run_task(tiny, Task(method, 1))
+        assert not set(first.trial.values) & set(other.trial.values)
+        for name in ("kl", "by_grid"):
+            assert name not in first or not np.allclose(first[name], other[name])
+
+
+@pytest.mark.parametrize(
+    ("method", "pilot", "kind"),
+    [
+        ("easy-steinis-wide-12", "main-pilot-steinis-wide", "steinis-wide"),
+        ("main-refine-poor", "main-pilot-refine-poor", "steinis-wide"),
+        ("main-adaptive-0.8", "main-pilot-adaptive-0.8", "adaptive"),
+        ("main-panels-steinis", "main-pilot-steinis", "steinis"),
+    ],
+)
+def test_runs_take_the_candidate_that_their_pilots_chose(tiny, records, method, pilot, kind):
+    found = []
+    for index in (1, 10):
+        kl = np.ones((24, 3))
+        kl[2 * index : 2 * index + 2] = 0.5
+        record = records[pilot].assign(kl=(("trial", "checkpoint"), kl), folds=("trial", kl[:, 0]))
+        record["folds"] = record.folds * 0
+        assert chosen(record, kind) == candidates(kind)[index]
+        given = EXPERIMENT.given({pilot: record})  # no other record is looked at
+        found.append(given.run_task(tiny, Task(method, 0)))
+    name = "density" if "density" in found[0] else "kl"
+    assert not np.allclose(found[0][name], found[1][name])
+
+
+def synthetic(kl, folds):
+    """Pilots of 12 candidates, four each, all with KL 5 and without folds where not given."""
+    all_kl, all_folds = np.full((12, 4, 2), 5.0), np.zeros((12, 4))
+    for index, rows in kl.items():
+        all_kl[index] = rows
+    for index, row in folds.items():
+        all_folds[index] = row
+    return xr.Dataset(
+        {
+            "kl": (("trial", "checkpoint"), all_kl.reshape(48, 2)),
+            "folds": ("trial", all_folds.reshape(48)),
+        }
+    )
+
+
+def test_folded_pilots_do_not_count_and_a_majority_puts_a_candidate_out():
+    record = synthetic(
+        {
+            2: [[9, 0.1]] * 4,  # best, but three of four fold
+            4: [[3, 1], [1, 2], [9, math.inf], [9, 0.0]],  # half of them fold: the others count
+            6: [[0.5, 2], [0.5, 2], [0.5, 2], [0.5, 2]],  # better at the start, not at the end
+            7: [[1, 0.2], [1, 0.2], [1, 0.2], [math.inf, math.inf]],  # diverges without a fold
+            8: [[0, 0]] * 4,
+        },
+        {2: [7, 1, 0, 2], 4: [0, 0, 3, 1], 8: [1, 1, 1, 1]},
+    )
+    found = merits(record)
+    assert found.shape == (12, 2)
+    assert (found[[2, 8]] == math.inf).all()
+    assert found[4].tolist() == [2, 1.5]
+    assert found[6].tolist() == [0.5, 2]
+    assert (found[7] == math.inf).all()
+    assert found[0].tolist() == [5, 5]
+    assert best_candidate(record) == 4
+    for kind in KINDS:
+        assert chosen(record, kind) == candidates(kind)[4]
+
+
+# ----------------------------------------------------------------------------------- SteinIS
+
+
+def test_kl_by_the_grid_is_that_of_followers(target, generator):
+    """The mean over many runs, each with leaders of its own."""
+    curves, _ = follow(
+        target, start(), Setting(0.3, 0.0, 2.0), 15, 1000, (0, 5, 15), generator, (40,), q0_grid()
+    )
+    difference = curves["kl"] - curves["kl_grid"]
+    error = difference.std(0) / 40**0.5
+    assert (error < 0.01).all()
+    assert (difference.mean(0).abs() < 4 * error).all()
+    assert curves["kl_grid"][:, 2].mean() < curves["kl_grid"][:, 0].mean() - 0.1
+    assert (curves["folds"] == 0).all()
+    z = curves["log_z"].exp()  # unbiased, and Z is 1
+    assert ((z.mean(0) - 1).abs() < 4 * z.std(0) / 40**0.5).all()
+    assert ((curves["ess"] > 0) & (curves["ess"] <= 1)).all()
+
+
+def test_kl_by_the_grid_is_that_of_the_density(target, wide_plane, generator):
+    """At the start by q0's formula; later q_ℓ by inverse maps, summed over another grid."""
+    stages = (0, 4, 12)
+    curves, maps = follow(target, start(), SMALL, 15, 10, stages, generator, (), q0_grid())
+    log_p = target.log_prob(wide_plane.points)
+    for stage, kl in zip(stages, curves["kl_grid"], strict=True):
+        log_q = density(start(), maps, stage, wide_plane.points)
+        torch.testing.assert_close(kl, wide_plane.kl(log_q, log_p), rtol=0, atol=2e-4)
+    normal = -0.5 * wide_plane.points.square().sum(-1) - math.log(2 * math.pi)
+    exact = wide_plane.kl(normal, log_p)
+    torch.testing.assert_close(curves["kl_grid"][0], exact, rtol=0, atol=2e-4)
+
+
+def test_backward_kl_is_a_mean_over_exact_draws(target, wide_plane, generator):
+    n = 4000
+    x = target.sample((n,), generator)
+    _, maps = follow(target, start(), SMALL, 15, 10, (0, 12), generator)
+    values, exists = backward_kl(target, start(), maps, (0, 12), x)
+    assert exists.tolist() == [True, True]
+    log_q0 = -0.5 * x.square().sum(-1) - math.log(2 * math.pi)
+    torch.testing.assert_close(values[0], (target.log_prob(x) - log_q0).mean())
+    log_q = density(start(), maps, 12, wide_plane.points)
+    exact = wide_plane.kl(target.log_prob(wide_plane.points), log_q)
+    error = (target.log_prob(x) - density(start(), maps, 12, x)).std() / n**0.5
+    assert error < 0.1 * exact
+    assert within(values[1] - exact, error)
+
+
+def test_stages_that_a_run_did_not_reach_have_no_density(target, generator):
+    x = target.sample((5,), generator)
+    _, maps = follow(target, start(), SMALL, 10, 10, (0, 3), generator)
+    assert density(start(), maps, 4, x) is None
+    values, exists = backward_kl(target, start(), maps, (3, 4), x)
+    assert exists.tolist() == [True, False]
+    assert values[1] == 0 != values[0]
+
+
+def test_a_run_that_folds_has_no_density(target, generator):
+    """A step too long, but not so long that numbers run out."""
+    curves, maps = follow(target, start(), Setting(3.0, 0.0, 1.0), 20, 40, (0, 8), generator)
+    x = target.sample((5,), generator)
+    assert len(maps) == 8
+    assert curves["folds"] > 0
+    assert density(start(), maps, 8, x) is None
+    values, exists = backward_kl(target, start(), maps, (0, 8), x)
+    assert exists.tolist() == [True, False]
+    assert values[1] == 0 != values[0]
+    assert values.isfinite().all()
+
+
+@pytest.mark.parametrize("batch", [(), (2,)])
+@pytest.mark.parametrize("alpha", [50.0, 300.0, 1e10])
+def test_a_run_that_leaves_the_range_of_numbers_says_so(target, batch, alpha):
+    """KL is inf from there on, and nothing is NaN, not even just before."""
+    for seed in range(4):
+        generator = torch.Generator().manual_seed(seed)
+        stages = (0, 1, 2, 3, 4, 5, 6, 20)
+        setting = replace(HUGE, alpha=alpha)
+        curves, maps = follow(target, start(), setting, 20, 40, stages, generator, batch, q0_grid())
+        assert len(maps) < 20
+        assert not any(values.isnan().any() for values in curves.values())
+        assert curves["kl"].shape == (*batch, 8)
+        assert curves["kl"][..., 0].isfinite().all()
+        lost = curves["kl"] == math.inf
+        assert (lost[..., 1:] >= lost[..., :-1]).all()  # there is no way back
+        gone = [i for i, stage in enumerate(stages) if stage > len(maps)]
+        ends = {"kl": math.inf, "kl_grid": math.inf, "log_z": -math.inf, "ess": 0.0}
+        for name, value in ends.items():
+            assert (curves[name][..., gone] == value).all()
+        assert (curves["folds"] > 0).all()
+        if not batch:
+            x = target.sample((5,), generator)
+            assert density(start(), maps, len(maps), x) is None
+            _, exists = backward_kl(target, start(), maps, (0, 1, 20), x)
+            assert exists.tolist() == [True, False, False]
+
+
+# ------------------------------------------------------------------------------ adaptive IS
+
+
+def test_components_are_spread_over_their_box(generator):
+    low, high = (-3.0, 1.0), (-1.0, 8.0)
+    q = place(64, 0.7, low, high, generator)
+    assert ((q.means > torch.tensor(low)) & (q.means < torch.tensor(high))).all()
+    quarters = (q.means[:, 0] > -2).int() * 2 + (q.means[:, 1] > 4.5).int()
+    assert torch.bincount(quarters).tolist() == [16] * 4  # as only a Sobol sequence does
+    torch.testing.assert_close(
+        q.scale_trils @ q.scale_trils.mT, 0.49 * torch.eye(2).expand(64, 2, 2)
+    )
+    other = place(64, 0.7, low, high, generator)
+    assert not torch.allclose(q.means, other.means)
+
+
+@pytest.mark.parametrize("setting", [candidates("adaptive")[i] for i in (1, 10)])
+def test_kl_of_adaptive_is_by_draws_from_its_proposal(tiny, target, setting, generator):
+    scale, n = 0.8, 20_000
+    low, high = box(tiny, "main")
+    components = together([place(15, scale, low, high, generator) for _ in range(2)])
+    plane = around(low, high, scale)
+    curves, averages = adapt(target, components, setting, 20, (0, 40), plane, generator, (2,))
+    assert curves["kl"].shape == curves["kl_last"].shape == (2, 2)
+    for i, q in enumerate(averages):
+        x = q.sample((2, n), generator)
+        ratio = q.log_prob(x) - target.log_prob(x)
+        error = ratio.std(-1) / n**0.5
+        assert (error < 0.02 * ratio.mean(-1)).all()
+        assert ((curves["kl"][:, i] - ratio.mean(-1)).abs() < 4 * error).all()
+    torch.testing.assert_close(curves["kl"][:, 0], curves["kl_last"][:, 0])
+    assert not torch.allclose(curves["kl"][:, 1], curves["kl_last"][:, 1])
+    assert (curves["kl"][:, 1] < curves["kl"][:, 0]).all()  # it adapts
+
+
+def test_no_weights_are_better_than_the_best(tiny, target, generator):
+    scale = 0.8
+    components, plane = placement(tiny, "main", scale, 0), around(*box(tiny, "main"), scale)
+    log_p = target.log_prob(plane.points)
+    q, found, kl = best(target, components, plane, "reverse-kl")
+    log_n = components.log_components(plane.points)
+
+    def by_sum(pi):
+        return float(plane.kl((log_n.exp() @ pi).log(), log_p))
+
+    assert kl == pytest.approx(by_sum(found.weights), rel=1e-9)
+    assert kl == pytest.approx(float(plane.kl(q.log_prob(plane.points), log_p)), rel=1e-9)
+    others = [best(target, components, plane, "variance")[0].log_weights.exp()]
+    for spread in (0.02, 0.2, 1.0, 5.0):
+        for _ in range(10):
+            z = spread * torch.randn(15, generator=generator)
+            others += [(found.weights.log() + z).softmax(-1), z.softmax(-1)]
+    others += list(torch.eye(15) * 0.98 + 0.02 / 15)
+    kls = [by_sum(pi) for pi in others]
+    assert min(kls) > kl - found.gap
+    assert min(kls) < kl + 0.01  # some of them are near it
+    assert found.gap <= 1e-6
+    x = q.sample((20_000,), generator)
+    ratio = q.log_prob(x) - target.log_prob(x)
+    assert within(ratio.mean() - kl, ratio.std() / 20_000**0.5)
+
+
+def test_optima_are_no_worse_than_what_stochastic_steps_reach(tiny, ready):
+    for scale in ("0.8", "1.2"):
+        reached = ready.run_task(tiny, Task(f"main-adaptive-{scale}", 0))
+        for chunk in range(tiny.n_placements):
+            optimum = ready.run_task(tiny, Task(f"main-optimum-{scale}", chunk))
+            assert (optimum.gap >= 0).all()
+            kl = optimum.kl.sel(objective="reverse-kl").item()
+            assert kl < optimum.kl.sel(objective="variance").item()
+            # the same repeat has the same components
+            assert (kl <= reached.kl.sel(trial=chunk) + 1e-6).all()
+            assert (kl <= reached.kl_last.sel(trial=chunk) + 1e-6).all()
+
+
+def test_backward_kl_is_for_the_first_number_of_leaders(tiny, ready):
+    """KL(p‖q) of folded runs is not there: `invertible` tells."""
+    assert "kl_backward" not in ready.run_task(tiny, Task("main-steinis-16", 0))
+    assert "kl_backward" not in ready.run_task(tiny, Task("hard-steinis-12", 0))
+    for chunk in range(tiny.n_repeats):
+        record = ready.run_task(tiny, Task("main-steinis-wide-12", chunk))
+        assert record.invertible.item() in (0, 1)
+        assert (record.kl_backward.item() > 0) == (record.invertible.item() == 1)
+
+
+def test_backward_kl_of_adaptive_is_starts_at_equal_weights(tiny, ready, target):
+    record = ready.run_task(tiny, Task("main-adaptive-0.8", 0))
+    for chunk in range(tiny.n_repeats):
+        x = exact_draws(tiny, "main", chunk)
+        q = placement(tiny, "main", 0.8, chunk)
+        expected = (target.log_prob(x) - q.log_prob(x)).mean()
+        assert float(record.kl_backward[chunk, 0]) == pytest.approx(float(expected), rel=1e-9)
+
+
+# ------------------------------------------------------------------------------------- M-PMC
+
+
+def test_population_approaches_the_target(target, wide_plane, generator):
+    x = target.sample((4000,), generator)
+    curves, q = population(target, 8, 1000, (1, 3, 12), generator, x)
+    log_p, log_q = target.log_prob(wide_plane.points), q.log_prob(wide_plane.points)
+    y = q.sample((5000,), generator)
+    pairs = {
+        "kl": ((q.log_prob(y) - target.log_prob(y)), wide_plane.kl(log_q, log_p)),
+        "kl_backward": ((target.log_prob(x) - q.log_prob(x)), wide_plane.kl(log_p, log_q)),
+    }
+    for name, (ratio, exact) in pairs.items():
+        error = ratio.std() / len(ratio) ** 0.5
+        assert error < 0.03
+        assert within(curves[name][-1] - exact, error)
+        assert curves[name][0] > curves[name][-1] + 4 * error
+    assert (curves["log_z"].abs() < 0.2).all()
+    without, _ = population(target, 8, 1000, (1, 3, 12), generator)
+    assert set(without) == {"kl", "log_z"}
+
+
+# ---------------------------------------------------------------------- the kernel estimate
+
+
+def test_kernel_estimates_of_zero_are_above_it_and_fall(tiny, target, generator):
+    """KL(estimate‖p) by a grid; both estimates with scipy's kernel density."""
+    low, high = box(tiny, "main")
+    samples, factors = target.sample((4000,), generator), (0.5, 1.0)
+    sizes = (60, 500, 4000)
+    estimates = [density_estimates(target, samples[:n], low, high, factors) for n in sizes]
+    by_grid = torch.stack([grid for grid, _ in estimates])
+    assert (by_grid[-1] > 0.003).all()
+    assert (by_grid[1:] < 0.6 * by_grid[:-1]).all()
+    some = samples[:500]
+    plane = PlaneGrid.over((low[0] - 4, low[1] - 4), (high[0] + 4, high[1] + 4), 0.2)
+    for i, factor in enumerate(factors):
+        theirs = gaussian_kde(some.T.numpy(), bw_method=factor * 500 ** (-1 / 6))
+        log_q = torch.from_numpy(theirs.pdf(plane.points.T.numpy())).log()
+        exact = plane.kl(log_q, target.log_prob(plane.points))
+        assert float(by_grid[1, i]) == pytest.approx(float(exact), rel=0.02)
+        ratio = torch.from_numpy(theirs.logpdf(some.T.numpy())) - target.log_prob(some)
+        torch.testing.assert_close(estimates[1][1][i], ratio.mean())
+
+
+# ------------------------------------------------------------------------------------ panels
+
+
+@pytest.mark.parametrize("method", KINDS)
+def test_panels_show_densities(tiny, ready, target, method):
+    panels = ready.run_task(tiny, Task(f"main-panels-{method}", 0))
+    stages = tiny.adaptive_checkpoints if method == "adaptive" else tiny.checkpoints
+    assert panels.stage.values.tolist() == [-1, *stages]
+    assert panels.density.dims == ("trial", "stage", "x1", "x2")
+    x1, x2 = panels.x1.values, panels.x2.values
+    cell = (x1[1] - x1[0]) * (x2[1] - x2[0])
+    mass = panels.density.sum(("x1", "x2")).values[0] * cell
+    assert mass[0] == pytest.approx(1, abs=0.01)
+    point = torch.tensor([[x1[11], x2[23]]])
+    expected = target.log_prob(point).exp().item()
+    assert panels.density.values[0, 0, 11, 23] == pytest.approx(expected, rel=1e-5)
+    seen = panels.invertible.values[0] > 0
+    assert seen[:2].all()  # the target, and the start
+    assert (mass[~seen] == 0).all()
+    assert (np.abs(mass[seen] - 1) < (0.15 if method == "adaptive" else 0.05)).all()
+
+
+@pytest.mark.parametrize("name", ["leaders", "component_scales", "kde_samples", "pmc_components"])
+def test_repeated_values_are_refused(name):
+    with pytest.raises(ParameterError, match=f"{name}: must rise strictly, got"):
+        AdaptiveComparison.of_profile("paper", {name: (100, 100)})
+
+
+def test_no_candidate_is_chosen_where_all_are_out():
+    kl, folds = np.full((24, 2), np.inf), np.zeros(24)
+    record = xr.Dataset({"kl": (("trial", "checkpoint"), kl), "folds": ("trial", folds)})
+    with pytest.raises(ValueError, match="no candidate came through its pilots"):
+        best_candidate(record)

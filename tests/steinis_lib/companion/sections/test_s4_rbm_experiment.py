@@ -1,0 +1,178 @@
+import numpy as np
+import pytest
+import torch
+
+from steinis_lib import ImportanceSample
+from steinis_lib.companion.parameters import ParameterError
+from steinis_lib.companion.runner.engine import Task
+from steinis_lib.companion.sections.s4_rbm import experiment as rbm
+from steinis_lib.companion.sections.s4_rbm.experiment import (
+    CONDITIONS,
+    METHODS,
+    TUNED,
+    RBMPartition,
+    candidates,
+    initial,
+    pilots,
+    run_task,
+    tasks,
+    trials,
+)
+from steinis_lib.targets.rbm import random_rbm
+
+TINY = {
+    "n_trials": 5,
+    "n_trials_other": 3,
+    "n_trials_long": 4,
+    "trials_per_chunk": 3,
+    "dims": (2, 3),
+    "n_hidden": 3,
+    "n_leaders": 15,
+    "n_followers": 10,
+    "transitions": (3, 8),
+    "tuning_repeats": 2,
+    "determinant_steps": (0.02, 0.2),
+    "determinant_transitions": 4,
+    "determinant_trials": 2,
+}
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    return RBMPartition.of_profile("paper", TINY)
+
+
+@pytest.fixture(scope="module")
+def records(tiny):
+    return {task.method: run_task(tiny, task) for task in pilots(tiny)}
+
+
+def test_every_tuned_method_has_the_same_budget(tiny, records):
+    assert {len(set(candidates(method))) for method in TUNED} == {12}
+    assert {name.split("-tuning-")[0] for name in records} == {"standard", "matched"}
+    for name, record in records.items():
+        # Two models for each candidate: 8 transitions with 15 leaders' scores, or one score (ten
+        # for HAIS-10L) of each of 10 particles a transition and one more at the start.
+        cost = 8 * 15 if "steinis" in name else (80 + 1) * 10 if "10l" in name else 9 * 10
+        assert set(record.gradients.values.ravel()) == {2 * cost}, name
+    default = RBMPartition.of_profile("paper")
+    leaders = default.transitions[-1] * default.n_leaders
+    particles = (default.transitions[-1] + 1) * default.n_followers
+    assert abs(leaders / particles - 1) < 0.01  # equal at the sizes that are published
+
+
+def test_tasks_cover_all_trials_once(tiny, records):
+    found = tasks(tiny)
+    assert len(set(found)) == len(found)
+    labels = {t.method for t in found}
+    assert len(labels) == 1 + len(METHODS) * (len(tiny.dims) + len(CONDITIONS) - 1)
+    for method in METHODS:
+        numbers = []
+        for t in found:
+            if t.method == f"standard-{method}-2":
+                numbers += run_task(tiny, t, records).trial.values.tolist()
+        assert numbers == list(range(4 if method == "hais-10l" else 5))
+    assert trials(tiny, "fixed", "hais-10l") == 3
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_chunk_is_a_function_of_its_name(tiny, records, method):
+    first, again = (run_task(tiny, Task(f"standard-{method}-3", 0), records) for _ in "ab")
+    assert first.identical(again)
+    assert np.isfinite(first.error.values).all()
+    expected = [0] if method == "is" else [3, 8]
+    assert first.transitions.values.tolist() == expected
+    small = run_task(tiny, Task(f"standard-{method}-2", 0), records)
+    assert small.transitions.values.tolist() == ([3, 8] if "steinis" in method else expected[-1:])
+
+
+def test_all_methods_meet_the_same_models(tiny, records):
+    def log_z(condition, method, chunk=0):
+        return run_task(tiny, Task(f"{condition}-{method}-3", chunk), records).log_z.values
+
+    redrawn = log_z("standard", "is")
+    assert len(set(redrawn)) == 3
+    for condition, method in (("standard", "steinis"), ("standard", "ais"), ("matched", "is")):
+        np.testing.assert_array_equal(log_z(condition, method), redrawn)
+    fixed = run_task(tiny, Task("fixed-is-3", 0), records)
+    assert len(set(fixed.log_z.values)) == 1
+    assert fixed.model.values.tolist() == [0, 0, 0]
+    assert len(set(fixed.error.values.ravel())) == 3  # other particles in each trial
+    second = run_task(tiny, Task("standard-is-3", 1), records)
+    assert second.model.values.tolist() == [3, 4]
+    assert not set(second.log_z.values) & set(redrawn)
+
+
+def test_matched_q0_has_the_models_moments():
+    target = random_rbm(3, 4, torch.Generator().manual_seed(2), batch_shape=(2,))
+    q0 = initial("matched", target)
+    x = target.sample((2, 200_000), torch.Generator().manual_seed(3))
+    error = x.std(-2) / 200_000**0.5
+    assert ((x.mean(-2) - q0.mean) / error).abs().max() < 4
+    by_hand = (x.mT @ x) / 200_000 - x.mean(-2).unsqueeze(-1) * x.mean(-2).unsqueeze(-2)
+    torch.testing.assert_close(q0.scale_tril @ q0.scale_tril.mT, by_hand, rtol=0.05, atol=0.05)
+    assert torch.equal(initial("fixed", target).scale_tril, torch.eye(3).double())
+
+
+def test_what_is_measured_of_exact_draws():
+    """For draws from p itself, with log w = log Z: no error, and the exact moments."""
+    target = random_rbm(4, 3, torch.Generator().manual_seed(5), batch_shape=(2,))
+    n = 100_000
+    x = target.sample((2, n), torch.Generator().manual_seed(6))
+    found = rbm._measured(target, ImportanceSample(x, target.log_z[:, None].expand(2, n)))
+    for name, exact in (("error", 0.0), ("mean_log_w", 0.0), ("ess", 1.0)):
+        torch.testing.assert_close(found[name], torch.full_like(found[name], exact))
+    exact = target.covariance.diagonal(dim1=-2, dim2=-1).mean(-1)
+    torch.testing.assert_close(found["variance"], exact, rtol=0.02, atol=0)
+    # The likeliest state by enumeration, and how often sign φ(x) is that state, by its definition.
+    states = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0])] * 3).double()
+    for i in range(2):
+        h = states[target.state_log_probs[i].argmax()]
+        phi = x[i] @ target.coupling[i] + target.bias_h[i]
+        assert float(found["in_likeliest"][i]) == float((phi * h > 0).all(-1).double().mean())
+
+
+def test_steinis_reads_the_curve_off_one_run(tiny, records):
+    long = run_task(tiny, Task("standard-steinis-wide-3", 0), records)
+    short = RBMPartition.of_profile("paper", TINY | {"transitions": (3,)})
+    alone = run_task(short, Task("standard-steinis-wide-3", 0), records)
+    for name in ("error", "ess", "variance", "leader_variance", "kernel_value"):
+        np.testing.assert_array_equal(long[name].sel(transitions=3), alone[name].sel(transitions=3))
+    assert (long.n_folds.values == 0).all()
+    assert ((long.kernel_value > 0) & (long.kernel_value < 1)).all()
+
+
+def test_first_order_determinants_are_off_by_the_square_of_the_step(tiny):
+    found = run_task(tiny, Task("determinants", 1))
+    assert found.trial.values.tolist() == [1]
+    assert (found.seconds_exact > 0).all() and found.seconds_exact.attrs["units"] == "s"
+    bias = np.abs(found.log_w_bias.values[0])
+    assert 0 < bias[0] < bias[1] / 15  # ε grows by ten, the bias by its square or so
+    assert np.abs(found.log_z_bias.values[0]).argmax() == 1
+
+
+def test_the_determinants_bias_is_of_the_sign_it_says(tiny):
+    """Track the same run twice, apart, and compare log Ẑ."""
+    from dataclasses import replace
+
+    from steinis_lib.companion.runner.engine import stream
+
+    target = rbm.models(tiny, "standard", 3, 1, 0)
+    first_order = rbm.steinis(target, rbm.Setting(0.2, 0.0, rbm.CHECK_MULTIPLIER), "first-order")
+    log_z, mean = [], []
+    for sampler in (first_order, replace(first_order, determinant="exact")):
+        generator = stream(tiny.seed, rbm.NAME, "determinants", 0)
+        for _ in tiny.determinant_steps:  # the last of them is 0.2
+            state = sampler.init(initial("standard", target), 15, 10, generator, (1,))
+        sample = sampler.importance_sample(sampler.run(state, 4))
+        log_z.append(float(sample.log_z))
+        mean.append(float(sample.log_w.mean()))
+    found = run_task(tiny, Task("determinants", 0)).sel(trial=0, step_size=0.2)
+    assert float(found.log_z_bias) == pytest.approx(log_z[0] - log_z[1], rel=1e-6)
+    assert float(found.log_w_bias) == pytest.approx(mean[0] - mean[1], rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["dims", "transitions"])
+def test_sizes_must_rise(name):
+    with pytest.raises(ParameterError, match=f"{name}: must rise strictly"):
+        RBMPartition.of_profile("quick", {name: [10, 5]})

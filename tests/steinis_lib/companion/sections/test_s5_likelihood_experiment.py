@@ -1,0 +1,203 @@
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from steinis_lib.companion.parameters import ParameterError
+from steinis_lib.companion.runner.engine import Task
+from steinis_lib.companion.sections.s5_likelihood import experiment
+from steinis_lib.companion.sections.s5_likelihood.experiment import (
+    CELLS,
+    METHODS,
+    TUNED,
+    VAELikelihood,
+    candidates,
+    initial,
+    pilots,
+    problem,
+    run_task,
+    tasks,
+)
+from steinis_lib.companion.vae import networks as vae
+from steinis_lib.companion.vae.networks import VAE, Decoder, Encoder
+from steinis_lib.targets.decoder import DecoderPosterior
+
+F32 = torch.float32
+TINY = {
+    "latent_dims": (20,),
+    "n_images": 3,
+    "n_images_long": 2,
+    "n_simulated": 2,
+    "images_per_chunk": 2,
+    "n_leaders": 6,
+    "n_followers": 5,
+    "transitions": (2, 5),
+    "transitions_long": (2,),
+    "tuning_transitions": 20,
+    "tuning_images": 2,
+    "truth_chains": 10,
+    "truth_transitions": 3,
+    "truth_leapfrogs": 2,
+}
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    return VAELikelihood.of_profile("paper", TINY)
+
+
+@pytest.fixture(scope="module")
+def records(tiny):
+    return {task.method: run_task(tiny, task) for task in pilots(tiny)}
+
+
+def test_every_tuned_method_has_the_same_budget(records):
+    assert {len(set(candidates(method))) for method in TUNED} == {12}
+    assert {name.split("-tuning-")[0] for name in records} == {"prior", "encoder"}
+    for name, record in records.items():
+        # Two images for each candidate: 20 transitions of 6 leaders, or of 5 particles, each with a
+        # first evaluation; HAIS-10L spends its ten leapfrogs in two transitions.
+        cost = 20 * 6 if "steinis" in name else (20 + 1) * 5
+        assert set(record.gradients.values.ravel()) == {2 * cost}, name
+
+
+def test_tasks_cover_all_images_once(tiny, records):
+    found = tasks(tiny)
+    assert len(set(found)) == len(found)
+    expected = {"truth-20", "bounds-20"} | {f"{c}-{m}-20" for c in CELLS for m in METHODS}
+    assert {t.method for t in found} == expected
+    for label, count in (
+        ("prior-is", 3), ("prior-hais-10l", 2), ("simulated-ais", 2), ("truth", 3), ("bounds", 2)
+    ):  # fmt: skip
+        numbers = []
+        for task in found:
+            if task.method == f"{label}-20":
+                numbers += run_task(tiny, task, records).trial.values.tolist()
+        assert numbers == list(range(count)), label
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_chunk_is_a_function_of_its_name(tiny, records, method):
+    first, again = (run_task(tiny, Task(f"prior-{method}-20", 0), records) for _ in "ab")
+    assert first.identical(again)
+    assert np.isfinite(first.log_z.values).all()
+    points = [0] if method == "is" else [2] if method == "hais-10l" else [2, 5]
+    assert first.transitions.values.tolist() == points
+    cost = [5] if method == "is" else [k * 6 + 5 for k in points]
+    if method.startswith(("hais", "ais")):
+        cost = [(k * (10 if "10l" in method else 1) + 1) * 5 for k in points]
+    assert first.evaluations.values[0].tolist() == cost
+    assert first.log_z.attrs["tolerance"] == (
+        0.02 if method == "is" or "steinis" in method else 1.0
+    )
+
+
+def test_cells_differ_in_what_they_say(tiny, records):
+    model = vae.bundled(20)
+    images, latents = problem(tiny, model, "prior", [0, 2])
+    assert latents is None
+    assert torch.equal(images, problem(tiny, model, "encoder", [0, 2])[0])
+    assert torch.equal(images[1:], problem(tiny, model, "prior", [2])[0])
+    drawn, latents = problem(tiny, model, "simulated", [1])
+    assert drawn.shape == (1, 784) and latents.shape == (1, 20)
+    assert set(drawn.unique().tolist()) == {0.0, 1.0}
+    prior, encoder = (initial(model, cell, images) for cell in ("prior", "encoder"))
+    assert torch.equal(prior.scale_tril, torch.eye(20, dtype=F32))
+    mean, log_var = model.encoder(images)
+    assert torch.equal(encoder.mean, mean)
+    variances = (encoder.scale_tril @ encoder.scale_tril.mT).diagonal(dim1=-2, dim2=-1)
+    torch.testing.assert_close(variances, log_var.exp())
+    by_prior, by_encoder = (
+        run_task(tiny, Task(f"{cell}-is-20", 0), records).log_z.values for cell in CELLS[:2]
+    )
+    assert (by_encoder > by_prior + 10).all()  # five draws from the prior find nothing
+
+
+def test_the_latent_of_a_drawn_image_explains_it():
+    """Each drawn image is likelier under its own latent than under another's."""
+    p = VAELikelihood.of_profile("paper", TINY | {"n_simulated": 12})
+    model = vae.bundled(20)
+    images, latents = problem(p, model, "simulated", range(12))
+    scores = DecoderPosterior(model.decoder, images).log_prob(latents.expand(12, 12, 20))
+    own = scores.diagonal()
+    assert (own > scores.median(-1).values + 20).all()
+
+
+def small_model(seed):
+    """A decoder with one latent, seven pixels, and log p(x) by quadrature."""
+    g = torch.Generator().manual_seed(seed)
+    decoder = Decoder(
+        *(torch.randn(s, generator=g, dtype=F32) for s in ((1, 4), (4,), (4, 7), (7,)))
+    )
+    encoder = Encoder(
+        *(torch.zeros(s, dtype=F32) for s in ((7, 4), (4,), (4, 1), (1,), (4, 1), (1,)))
+    )
+    return VAE(decoder, encoder, 1, 1, 0.0)
+
+
+def quadrature(model, images):
+    z = torch.linspace(-10, 10, 4001, dtype=F32).reshape(-1, 1).expand(len(images), -1, 1)
+    log_prob = DecoderPosterior(model.decoder, images).log_prob(z).double()
+    return log_prob.logsumexp(-1) + math.log(20 / 4000)
+
+
+@pytest.fixture
+def one_latent(monkeypatch):
+    """The experiment on a small model, whose likelihoods are known."""
+    model = small_model(3)
+    images = (torch.rand(1000, 7, generator=torch.Generator().manual_seed(0)) > 0.4).to(F32)
+    monkeypatch.setattr(experiment.vae, "bundled", lambda d: model)
+    monkeypatch.setattr(
+        experiment, "mnist", SimpleNamespace(bundled=lambda: images, binarise=lambda x: x)
+    )
+    monkeypatch.setattr(experiment.vae, "BUNDLED", (1,))
+    sizes = {
+        "latent_dims": (1,), "n_images": 40, "n_images_long": 40, "n_simulated": 40,
+        "images_per_chunk": 40, "n_leaders": 30, "n_followers": 50, "transitions": (40,),
+        "transitions_long": (10,), "truth_chains": 100, "truth_transitions": 100,
+    }  # fmt: skip
+    p = VAELikelihood.of_profile("paper", TINY | sizes)
+    return p, model, {t.method: run_task(p, t) for t in pilots(p)}
+
+
+@pytest.mark.parametrize(
+    "method", ["is", "steinis", "hais-1l", "hais-1l-partial", "hais-10l", "ais"]
+)
+def test_estimates_are_unbiased(one_latent, method):
+    """The mean of Ẑ/Z over images and particles is 1, in sigma units, for every unbiased method."""
+    p, model, records = one_latent
+    images, _ = problem(p, model, "prior", range(40))
+    found = run_task(p, Task(f"prior-{method}-1", 0), records)
+    ratio = np.exp(found.log_z.values[:, -1] - quadrature(model, images).numpy())
+    assert abs(ratio.mean() - 1) < 4 * ratio.std(ddof=1) / math.sqrt(40)
+    assert ratio.std() < 0.5
+
+
+def test_long_runs_and_bounds_enclose_the_truth(one_latent):
+    p, model, records = one_latent
+    images, _ = problem(p, model, "prior", range(40))
+    truth = run_task(p, Task("truth-1", 0), records)
+    error = truth.log_z.values - quadrature(model, images).numpy()
+    assert np.abs(error / np.maximum(truth.standard_error.values, 1e-4)).max() < 4.5
+    drawn, _ = problem(p, model, "simulated", range(40))
+    exact = quadrature(model, drawn).numpy()
+    bounds = run_task(p, Task("bounds-1", 0), records)
+    for gap in (exact - bounds.lower.values, bounds.upper.values - exact):
+        assert gap.mean() > -4 * gap.std(ddof=1) / math.sqrt(40)
+        assert gap.mean() < 0.05
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"latent_dims": [20, 10]}, "latent_dims: must rise strictly"),
+        ({"latent_dims": [12]}, r"trained models are \(10, 20, 50\), none for \[12\]"),
+        ({"transitions": [5, 5]}, "transitions: must rise strictly"),
+        ({"n_images_long": 99}, "n_images_long: at most n_images = 4"),
+    ],
+)
+def test_nonsense_is_refused(given, message):
+    with pytest.raises(ParameterError, match=message):
+        VAELikelihood.of_profile("quick", given)

@@ -1,0 +1,222 @@
+import ast
+import json
+import math
+import os
+import re
+
+import nbformat
+import papermill
+import pytest
+
+from steinis_lib.companion import notebooks, results
+from steinis_lib.companion.notebooks import NOTEBOOKS, run_notebook
+from steinis_lib.companion.parameters import ParameterError
+from steinis_lib.companion.registry import EXPERIMENTS
+
+NAME = "gmm-convergence"
+TINY = {
+    "n_trials": 2,
+    "n_components": 3,
+    "n_leaders": 8,
+    "n_followers": 6,
+    "n_svgd": 9,
+    "n_mean_field": 12,
+    "leader_counts": [5, 6],
+    "wide_multiplier": 5,
+    "end_time": 4.0,
+    "n_times": 6,
+    "n_grid": 101,
+}
+SMALL_CHECKS = {
+    "n_trials": 10,
+    "n_followers": 30,
+    "ess_threshold": 0.2,
+    "max_transitions": 30,
+    "n_long_transitions": 5,
+}
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch):
+    """No chunks from outside."""
+    monkeypatch.delenv("STEINIS_CHUNKS", raising=False)
+
+
+def write(path, *cells):
+    """A notebook of a parameters cell and further code cells."""
+    first = nbformat.v4.new_code_cell(
+        'profile = "quick"\nseed = None\nn_trials = None', metadata={"tags": ["parameters"]}
+    )
+    notebook = nbformat.v4.new_notebook(cells=[first, *map(nbformat.v4.new_code_cell, cells)])
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    notebook.metadata["kernelspec"] = kernel
+    nbformat.write(notebook, path)
+
+
+@pytest.fixture
+def tiny_notebook(monkeypatch, tmp_path):
+    """Put a notebook of the given cells in the place of the experiment's."""
+
+    def use(*cells):
+        path = tmp_path / "tiny.ipynb"
+        write(path, *cells)
+        monkeypatch.setitem(notebooks.NOTEBOOKS, NAME, path)
+
+    return use
+
+
+def texts(notebook):
+    """All that a notebook printed or displayed."""
+    found = []
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            found.append(output.get("text", ""))
+            found += [v for v in output.get("data", {}).values() if isinstance(v, str)]
+    return "\n".join(found)
+
+
+def test_every_notebook_is_registered_and_belongs_to_an_experiment():
+    assert set(NOTEBOOKS.values()) == set((results.ROOT / "notebooks").glob("**/*.ipynb"))
+    assert set(NOTEBOOKS) <= set(EXPERIMENTS)
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_the_parameters_cell_names_exactly_the_experiments_parameters(name):
+    notebook = nbformat.read(NOTEBOOKS[name], as_version=4)
+    (cell,) = (c for c in notebook.cells if "parameters" in c.metadata.get("tags", []))
+    found = {}
+    for statement in ast.parse(cell.source).body:
+        assert isinstance(statement, ast.Assign)
+        (target,) = statement.targets
+        found[target.id] = ast.literal_eval(statement.value)
+    fields = EXPERIMENTS[name].parameters.model_fields
+    assert list(found) == list(fields)
+    assert found == dict.fromkeys(fields) | {"profile": "quick"}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "profile", "message"),
+    [
+        ({"n_trails": 3}, "quick", "did you mean n_trials"),
+        ({"n_trials": "x"}, "quick", "n_trials"),
+        ({"n_trials": 0}, "paper", "n_trials"),
+        ({}, "nonsense", "profile"),
+        ({"profile": "paper"}, "quick", "profile"),
+    ],
+)
+def test_bad_parameters_are_refused_before_anything_runs(
+    monkeypatch, tmp_path, parameters, profile, message
+):
+    def fail(*arguments, **settings):
+        raise AssertionError("a notebook was run")
+
+    monkeypatch.setattr(papermill, "execute_notebook", fail)
+    with pytest.raises(ParameterError, match=message):
+        run_notebook(NAME, tmp_path / "out.ipynb", parameters, profile)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_failing_cell_keeps_the_notebook_so_far_and_the_earlier_output(tiny_notebook, tmp_path):
+    folder = tmp_path / "outputs"
+    folder.mkdir()
+    output, failed = folder / "out.ipynb", folder / "out.failed.ipynb"
+    output.write_text("an earlier result")
+    tiny_notebook("print('before')", "1 / (n_trials - 3)", "print('after')")
+    with pytest.raises(papermill.PapermillExecutionError, match="ZeroDivisionError"):
+        run_notebook(NAME, output, {"n_trials": 3})
+    assert output.read_text() == "an earlier result"
+    assert sorted(os.listdir(folder)) == ["out.failed.ipynb", "out.ipynb"]
+    text = texts(nbformat.read(failed, as_version=4))
+    assert "before" in text and "after" not in text
+
+    # Mended, the same command replaces the output and removes what was kept of the failure.
+    validated = run_notebook(NAME, output, {"n_trials": 4})
+    assert validated.n_trials == 4 and validated.profile == "quick"
+    assert os.listdir(folder) == ["out.ipynb"]
+    notebook = nbformat.read(output, as_version=4)
+    assert "after" in texts(notebook)
+    (injected,) = (c for c in notebook.cells if "injected-parameters" in c.metadata.get("tags", []))
+    assert "remove-cell" in injected.metadata.tags
+    assert "n_trials = 4" in injected.source
+    others = [c for c in notebook.cells if c is not injected]
+    assert not any("remove-cell" in c.metadata.get("tags", []) for c in others)
+
+
+def test_plain_papermill_with_an_unknown_parameter_stops_early_and_says_why(tmp_path):
+    output = tmp_path / "out.ipynb"
+    with pytest.raises(papermill.PapermillExecutionError) as caught:
+        papermill.execute_notebook(
+            NOTEBOOKS[NAME],
+            output,
+            parameters={"n_trails": 3, "n_leaders": 1},
+            cwd=results.ROOT,
+            progress_bar=False,
+            kernel_name="python3",
+        )
+    assert caught.value.ename == "ParameterError"
+    assert "n_trails: no such parameter; did you mean n_trials?" in str(caught.value.evalue)
+    assert "n_leaders: " in str(caught.value.evalue)
+    ran = [c for c in nbformat.read(output, as_version=4).cells if c.get("execution_count")]
+    assert "of_profile" in ran[-1].source  # the cell after the parameters: nothing was computed
+
+
+@pytest.fixture(scope="module")
+def executed(tmp_path_factory):
+    """The real notebook, run with tiny parameters, and smaller checks of Algorithm 1."""
+    folder = tmp_path_factory.mktemp("run")
+    notebook = nbformat.read(NOTEBOOKS[NAME], as_version=4)
+    (setup,) = (c for c in notebook.cells if "of_profile(given" in c.get("source", ""))
+    shrink = f'EXPERIMENTS["algorithm-checks"].parameters.QUICK.update({SMALL_CHECKS!r})'
+    setup.source += "\n" + shrink
+    nbformat.write(notebook, folder / "small.ipynb")
+    stored = sorted(results.RESULTS.rglob("*"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("STEINIS_CHUNKS", raising=False)
+        patch.setitem(notebooks.NOTEBOOKS, NAME, folder / "small.ipynb")
+        validated = run_notebook(NAME, folder / "out.ipynb", TINY)
+    assert sorted(results.RESULTS.rglob("*")) == stored  # quick stores nothing
+    return validated, nbformat.read(folder / "out.ipynb", as_version=4)
+
+
+def test_the_real_notebook_runs_with_given_parameters(executed):
+    validated, notebook = executed
+    assert validated == EXPERIMENTS[NAME].parameters.of_profile("quick", TINY)
+    code = [c for c in notebook.cells if c.cell_type == "code"]
+    assert all(c.execution_count for c in code)
+    text = texts(notebook)
+    assert "profile `quick`, 2 trials, |A| = 8, |B| = 6, ε = 0.2, seed 1" in text
+    assert "SteinIS, |A| = 8" in text and "SVGD, 9" in text and "5 × that bandwidth" in text
+
+
+def test_the_real_notebook_warns_of_nothing(executed):
+    outputs = [o for c in executed[1].cells for o in c.get("outputs", [])]
+    assert [o.text for o in outputs if o.get("name") == "stderr"] == []
+    assert [o for o in outputs if o.output_type == "error"] == []
+
+
+def test_every_figure_of_the_real_notebook_has_a_description_and_unique_ids(executed):
+    text = texts(executed[1])
+    pictures = re.findall(r"<svg[^>]*>|<img[^>]*>", text)
+    assert len(pictures) >= 7
+    for picture in pictures:
+        assert re.search(r'(aria-label|alt)="[^"]{30,}"', picture)
+    ids = re.findall(r'\bid="([^"]+)"', "".join(re.findall(r"<svg.*?</svg>", text, re.DOTALL)))
+    assert len(set(ids)) == len(ids)
+
+
+def test_the_real_notebooks_numbers_are_numbers(executed):
+    markdown = "\n".join(
+        o.data["text/markdown"]
+        for c in executed[1].cells
+        for o in c.get("outputs", [])
+        if "text/markdown" in o.get("data", {})
+    )
+    assert "Continuing" in markdown
+    assert not re.search(r"\b(nan|inf)\b", markdown)
+    assert math.isfinite(float(re.search(r"differ by at most ([\d.e-]+) in", markdown)[1]))
+
+
+def test_an_executed_notebook_holds_no_path_of_this_computer(executed):
+    text = json.dumps(executed[1])
+    assert str(results.ROOT) not in text
+    assert os.path.expanduser("~") + os.sep not in text
