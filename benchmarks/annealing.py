@@ -23,7 +23,7 @@ from torch import Tensor
 
 from steinis_lib import Gaussian
 from steinis_lib.baselines.ais import AIS
-from steinis_lib.baselines.annealing import linear_schedule
+from steinis_lib.baselines.geometric_path import linear_schedule
 from steinis_lib.baselines.hais import HAIS
 
 jax, tfp = peer("jax"), peer("tensorflow_probability.substrates.jax")
@@ -83,15 +83,15 @@ def decoder(dtype: torch.dtype, device: torch.device) -> Problem:
 
 def ours(problem: Problem, method: str, leapfrog: int) -> Callable[[], Tensor]:
     """Return our whole run, which gives the log-weights."""
-    p, schedule = problem, linear_schedule(problem.transitions)
+    p, (*batch, n) = problem, problem.shape
     generator = torch.Generator(p.q0.mean.device).manual_seed(1)
-    sampler: Any = HAIS(p.target, p.q0, schedule, STEP, n_leapfrog=leapfrog)
+    settings: dict[str, Any] = {"n_particles": n, "schedule": linear_schedule(p.transitions)}
+    sampler: Any = HAIS(p.target, p.q0, **settings, step_size=STEP, n_leapfrog=leapfrog)
     if method == "AIS":
-        sampler = AIS(p.target, p.q0, schedule, STEP**2 / 2)
-    *batch, n = p.shape
+        sampler = AIS(p.target, p.q0, **settings, step_size=STEP**2 / 2)
 
     def run() -> Tensor:
-        return sampler.run(sampler.init(n, generator, tuple(batch))).log_w
+        return sampler.run(sampler.init(generator, batch_shape=tuple(batch))).log_w
 
     return run
 

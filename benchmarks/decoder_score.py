@@ -21,9 +21,9 @@ from problems import decoder_posterior
 from timing import DTYPES, in_turn, spread
 from torch import Tensor
 
+from steinis_lib.companion.problems.decoder import DecoderPosterior
 from steinis_lib.companion.vae.networks import BUNDLED
 from steinis_lib.targets import decoder as module
-from steinis_lib.targets.decoder import DecoderPosterior
 
 SQUARE = 2048
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}

@@ -17,7 +17,7 @@ from problems import decoder_posterior
 from timing import DTYPES, side_by_side, spread
 from torch import Tensor
 
-from steinis_lib import RBF, SteinIS, SteinISState, StepSize
+from steinis_lib import RBF, SteinIS, SteinISState
 from steinis_lib.stein.kernels import squared_distances
 from steinis_lib.stein.maps import StepMap
 
@@ -56,7 +56,7 @@ def parts(dim: int, dtype: torch.dtype, device: torch.device) -> dict[str, Part]
     state = SteinISState(x, y, log_q, torch.tensor(0), zeros)
     scores, kernel = target.score(x), RBF().fit(x)
     step = StepMap(x, scores, kernel, STEP)
-    sampler = SteinIS(target, RBF(), StepSize(STEP))
+    sampler = SteinIS(target, target.prior(), step_size=STEP)
 
     net, number = target.decoder, x.element_size()
     weights = sum(m.numel() for m in (net.hidden_weight, net.output_weight))

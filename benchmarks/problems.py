@@ -12,8 +12,8 @@ from timing import peer
 from torch import Tensor
 
 from steinis_lib import LogProb
+from steinis_lib.companion.problems.decoder import DecoderPosterior
 from steinis_lib.companion.vae.networks import Decoder, bundled
-from steinis_lib.targets.decoder import DecoderPosterior
 
 BEND, WIDTH = 0.3, 2.0
 

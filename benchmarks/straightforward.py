@@ -17,7 +17,7 @@ from problems import Banana, particles
 from timing import DTYPES, compared, side_by_side
 from torch import Tensor
 
-from steinis_lib import RBF, SteinIS, SteinISState, StepSize, Target
+from steinis_lib import Gaussian, SteinIS, SteinISState, Target
 
 DIMS, SIZE = (2, 10, 50), 100
 STEP = 0.1
@@ -50,9 +50,15 @@ def state_of(dim: int, size: int, dtype: torch.dtype, device: torch.device) -> S
     return SteinISState(leaders, followers, followers.new_zeros(size), torch.tensor(0), zero)
 
 
+def ours(target: Target, state: SteinISState) -> SteinIS:
+    """Return our sampler, whose q_0 is not asked for anything after the start."""
+    q0 = Gaussian.isotropic(torch.zeros_like(state.leaders[0]))
+    return SteinIS(target, q0, step_size=STEP)
+
+
 def difference(target: Target, state: SteinISState) -> float:
     """Return the largest difference between the two transitions."""
-    new, _ = SteinIS(target, RBF(), StepSize(STEP)).step(state)
+    new, _ = ours(target, state).step(state)
     theirs = transition(target, state.leaders, state.followers, state.log_q)
     pairs = zip((new.leaders, new.followers, new.log_q), theirs, strict=True)
     return max(float((a - b).abs().max()) for a, b in pairs)
@@ -67,7 +73,7 @@ def measure(args: Namespace, device: torch.device) -> Iterator[dict[str, Any]]:
             off = difference(target, state)
             if not off < TOLERANCE[name]:
                 raise RuntimeError(f"the straightforward version differs by {off:.1e} at d = {dim}")
-            sampler = SteinIS(target, RBF(), StepSize(STEP))
+            sampler = ours(target, state)
             cases = {
                 "ours": lambda s=sampler, at=state: s.step(at),
                 "straightforward": lambda t=target, at=state: transition(

@@ -18,7 +18,7 @@ from problems import Banana, particles, to_jax, use_jax
 from timing import DTYPES, compared, peer, side_by_side
 from torch import Tensor
 
-from steinis_lib import RBF, SVGD, StepSize
+from steinis_lib import RBF, SVGD, Gaussian
 from steinis_lib.stein.svgd import SVGDState
 
 jax, optax, blackjax = peer("jax"), peer("optax"), peer("blackjax")
@@ -127,7 +127,8 @@ def measure(args: Namespace, device: torch.device) -> Iterator[dict[str, Any]]:
         use_jax(dtype, device)
         for n, dim in SETTINGS:
             target, x = Banana(dim), particles(n, dim, DTYPES[dtype], device)
-            sampler = SVGD(target.torch(x), RBF(), StepSize(STEP))
+            q0 = Gaussian.isotropic(torch.zeros_like(x[0]))  # not asked for anything here
+            sampler = SVGD(target.torch(x), q0, step_size=STEP)
             state = SVGDState(x, torch.tensor(0))
             cases: dict[str, Step] = {"ours": lambda s=sampler, at=state: s.step(at)}
             off, left_out = {}, []

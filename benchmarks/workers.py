@@ -17,7 +17,8 @@ import torch
 import xarray as xr
 from timing import all_processors, spread
 
-from steinis_lib.companion.runner.engine import Task, compute
+from steinis_lib.companion.runner.compute import compute
+from steinis_lib.companion.runner.experiment import Chunk
 from steinis_lib.companion.sections.s1_convergence.experiment import EXPERIMENT, GMMConvergence
 
 WORKERS = 2
@@ -33,7 +34,7 @@ def run(
     """Return chunks per second, by the names in `RATES`, and the result."""
     times: list[float] = []
 
-    def progress(done: int, total: int, task: Task | None) -> None:
+    def progress(done: int, total: int, chunk: Chunk | None) -> None:
         times.append(time.perf_counter())
 
     parameters = GMMConvergence(**GMMConvergence.QUICK | sizes)

@@ -7,16 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor
 
+from steinis_lib.core.optional import needs
+from steinis_lib.core.resampling import systematic
 from steinis_lib.importance import ImportanceSample
 
 if TYPE_CHECKING:
     from arviz import InferenceData
 
 ENOUGH = 0.5
-"""The share of pilot draws that their ESS must reach before draws are weighed."""
+"""A proposal is good enough if the ESS of pilot draws is this share of their number."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Evidence:
 
     @property
     def pareto_k(self) -> float:
-        """Pareto-k̂ of all weights; above 0.7, here or in a run, nothing is to be trusted."""
+        """Pareto-k̂ of all weights; if it is above 0.7, do not trust the other numbers."""
         return float(self.sample.pareto_k)
 
     def expectation(self, f: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
@@ -71,19 +72,21 @@ class Evidence:
         """Return draws of p for ArviZ: each run resampled by its weights to one chain.
 
         `posterior` has the variable x, ``(2, n/2, d)``, where particles of large weight repeat, one
-        after the other; `sample_stats` has their log-weights before resampling, and `log_z`,
-        `log_z_se`, `ess` and `pareto_k` as attributes. Standard errors from ArviZ do not know of
-        the weights: those of `expectation` do.
+        after the other. `sample_stats` has their log-weights before resampling, and `log_z`,
+        `log_z_se`, `ess` and `pareto_k` as attributes. Standard errors from ArviZ ignore the
+        weights; those of `expectation` do not.
+
+        Raises
+        ------
+        ImportError
+            If ArviZ is not installed.
         """
-        import arviz
+        arviz = needs("arviz", "Evidence.to_arviz", "arviz")
 
         n, d = self.sample.particles.shape
         x = self.sample.particles.reshape(2, n // 2, d)
         log_w = self.sample.log_w.reshape(2, n // 2)
-        place = (torch.arange(n // 2, dtype=log_w.dtype, device=log_w.device) + 0.5) / (n // 2)
-        cumulative = log_w.softmax(-1).cumsum(-1)
-        index = torch.searchsorted(cumulative, place.expand_as(log_w).contiguous())
-        index = index.clamp(max=n // 2 - 1)
+        index = systematic(log_w, n // 2, None)
         drawn = x.gather(1, index.unsqueeze(-1).expand(-1, -1, d))
         return arviz.from_dict(
             posterior={"x": drawn.cpu().numpy()},
@@ -97,18 +100,18 @@ class Evidence:
         )
 
 
-def doubts_about(both: ImportanceSample, runs: list[ImportanceSample]) -> list[str]:
-    """Return what the weights of two runs say against the result, in words."""
-    doubts = []
+def weight_warnings(both: ImportanceSample, runs: list[ImportanceSample]) -> list[str]:
+    """Return what the weights of two runs, alone and together, say against the result."""
+    warnings = []
     if (k := max(float(s.pareto_k) for s in (both, *runs))) > 0.7:
-        doubts.append(
+        warnings.append(
             f"Pareto-k̂ is {k:.2f}, above 0.7: a few weights carry the estimate, and neither it nor "
             "its standard error can be trusted"
         )
     if (ess := float(both.ess)) < 100:
-        doubts.append(f"the effective sample size is {ess:.0f}, below 100: raise n_samples")
+        warnings.append(f"the effective sample size is {ess:.0f}, below 100: raise n_samples")
     if (share := min(float(s.ess / s.n) for s in runs)) < ENOUGH / 2:
-        doubts.append(
+        warnings.append(
             f"the effective sample size of a run is {share:.0%} of its draws, where pilots had "
             f"{ENOUGH:.0%}: large weights are rare, and more may be unseen; raise n_samples"
         )
@@ -116,9 +119,9 @@ def doubts_about(both: ImportanceSample, runs: list[ImportanceSample]) -> list[s
     apart = float((first.log_z - second.log_z).abs())
     se = math.hypot(float(first.log_z_se), float(second.log_z_se))
     if apart > 4 * se + 1e-9:
-        doubts.append(
+        warnings.append(
             f"two independent runs disagree: log Z is {float(first.log_z):.4g} and "
             f"{float(second.log_z):.4g}, {apart / max(se, 1e-300):.1f} standard errors apart; they "
             "may have found different modes: try a wider q0"
         )
-    return doubts
+    return warnings

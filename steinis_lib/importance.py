@@ -1,16 +1,16 @@
-"""Importance samples: log Z, expectations, and whether to believe them; all in log space."""
+"""Importance samples: log Z, expectations and diagnostics; all in log space."""
 
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from steinis_lib.core.checks import check_log_density, check_particles
+from steinis_lib.core.checks import check_log_density, check_particles, check_same_dim
+from steinis_lib.core.pareto import pareto_k
 from steinis_lib.targets.base import Proposal, Target
 
 
@@ -62,7 +62,8 @@ class ImportanceSample:
     def log_z_se(self) -> Tensor:
         """Standard error of log Ẑ by the delta method, sd(w)/(√n w̄), ``(*batch,)``.
 
-        Too small where the weights' variance is infinite or unseen; look at `pareto_k`.
+        It is too small where the weights' variance is infinite, or where no draw shows their large
+        values; `pareto_k` tells of the former.
         """
         relative = (self.log_w - self.log_z.unsqueeze(-1)).exp()  # w / w̄
         return relative.std(-1) / math.sqrt(self.n)
@@ -74,19 +75,12 @@ class ImportanceSample:
 
     @property
     def pareto_k(self) -> Tensor:
-        """Pareto-k̂ of the weights' tail (Vehtari et al. 2024), from ArviZ, ``(*batch,)``.
+        """Pareto-k̂ of the weights' tail, ``(*batch,)``; see `steinis_lib.core.pareto`.
 
         Above 0.7 neither estimates nor their standard errors can be trusted. +inf where the tail
-        is too short to fit (fewer than about 25 particles).
+        is too short to fit (fewer than about 25 particles), -inf where all weights are equal.
         """
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # import-time notices of ArviZ's own future
-            from arviz import psislw
-        # ArviZ subtracts its own maximum; equal weights have no tail, which it reports as NaN.
-        _, k = psislw(self.log_w.detach().double().cpu().numpy())
-        k = torch.as_tensor(k, dtype=self.log_w.dtype, device=self.log_w.device)
-        flat = self.log_w.amax(-1) == self.log_w.amin(-1)
-        return torch.where(flat, torch.full_like(k, -torch.inf), k)
+        return pareto_k(self.log_w)
 
     def expectation(self, f: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
         """Return the self-normalised estimate of E_p[f] and its standard error.
@@ -121,11 +115,12 @@ def importance_sampling(
 
     Raises
     ------
+    ValueError
+        If q_0 and the target have different dimensions.
     FloatingPointError
         If log p̄ is NaN or +inf, naming the particle, or all weights of a problem are zero.
     """
-    if q0.dim != target.dim:
-        raise ValueError(f"q0 has d={q0.dim}, but the target has d={target.dim}")
+    check_same_dim(target, q0)
     particles = q0.sample(shape, generator)
     log_p = target.log_prob(particles)
     check_log_density(log_p, "the target's log_prob")

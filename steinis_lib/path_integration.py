@@ -1,21 +1,27 @@
 """SVGD with path integration, Algorithm 2: KL(q_0‖p) and log Z without weights.
 
 Along SVGD's path dKL/dt = -KSD², so KL(q_0‖p) = ∫ KSD² dt if the path ends at p. The listing
-printed in the paper omits ε in the particles' update and names D̂ where K̂ is meant; this
-follows its derivation (section 4), with KSD² evaluated before each move.
+printed in the paper omits ε in the particles' update, and names D̂ where K̂ is meant. Here as in its
+derivation (section 4), KSD² is evaluated before each move.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 
 import torch
 from torch import Tensor
 
-from steinis_lib.core.checks import check_finite, check_log_density, check_particles
-from steinis_lib.core.loop import iterate
-from steinis_lib.schedules import StepSize
+from steinis_lib.core.algorithm import Algorithm
+from steinis_lib.core.checks import (
+    check_at_least,
+    check_finite,
+    check_log_density,
+    check_particles,
+    check_same_dim,
+    check_step_size,
+)
+from steinis_lib.schedules import StepSchedule, step_at
 from steinis_lib.stein.kernels import RBF, Kernel
 from steinis_lib.stein.ksd import v_and_u
 from steinis_lib.stein.maps import build
@@ -23,7 +29,7 @@ from steinis_lib.targets.base import Proposal, Target
 
 
 @dataclass(frozen=True)
-class PathState:
+class PathIntegrationState:
     """SVGD's particles and the integral so far.
 
     Parameters
@@ -31,11 +37,9 @@ class PathState:
     particles
         ``(*batch, n, d)``.
     kl
-        K̂ = Σ ε KSD², in nats, ``(*batch,)``, by the paper's V-statistic (eq. 19), whose positive
-        floor adds up over transitions.
+        K̂ = Σ ε KSD², in nats, ``(*batch,)``, by the V-statistic; see `PathEstimate`.
     kl_u
-        The same by the U-statistic, which has no such floor; but SVGD's particles are not
-        independent, so that it is not unbiased either.
+        The same by the U-statistic.
     log_ratio
         Mean of log(q_0/p̄) over the initial particles, ``(*batch,)``.
     transition
@@ -48,19 +52,9 @@ class PathState:
     log_ratio: Tensor
     transition: Tensor
 
-    @property
-    def log_z(self) -> Tensor:
-        """log Ẑ = K̂ - E_{q0}[log(q_0/p̄)], ``(*batch,)``; biased while KSD² has not vanished."""
-        return self.kl - self.log_ratio
-
-    @property
-    def log_z_u(self) -> Tensor:
-        """The same from the U-statistic's integral."""
-        return self.kl_u - self.log_ratio
-
 
 @dataclass(frozen=True)
-class PathInfo:
+class PathIntegrationInfo:
     """What one transition did: ε, and KSD² before the move by both statistics, ``(*batch,)``."""
 
     step_size: float
@@ -69,51 +63,87 @@ class PathInfo:
 
 
 @dataclass(frozen=True)
-class PathIntegration:
-    """Algorithm 2: the settings of a run, and its `init`, `step` and `run`."""
+class PathEstimate:
+    """What a run says of KL(q_0‖p) and log Z, ``(*batch,)`` each; biased while KSD² is not zero.
+
+    Parameters
+    ----------
+    kl
+        K̂ = Σ ε KSD², in nats, by the paper's V-statistic (eq. 19). With few particles that stays
+        positive where they have come to rest, and adds up over transitions.
+    log_z
+        log Ẑ = K̂ - E_{q0}[log(q_0/p̄)].
+    kl_u, log_z_u
+        The same by the U-statistic. As SVGD's particles depend on one another, it is not unbiased:
+        it gets negative where few particles have come to rest.
+    """
+
+    kl: Tensor
+    log_z: Tensor
+    kl_u: Tensor
+    log_z_u: Tensor
+
+
+@dataclass(frozen=True)
+class PathIntegration(Algorithm[PathIntegrationState, PathIntegrationInfo]):
+    """Algorithm 2; settings and what is refused are as for `SVGD`."""
 
     target: Target
+    q0: Proposal
+    _: KW_ONLY
+    n_particles: int = 100
     kernel: Kernel = field(default_factory=RBF)
-    step_size: Callable[[int], float] = field(default_factory=StepSize)
+    step_size: float | StepSchedule = 0.1
+
+    def __post_init__(self) -> None:
+        check_same_dim(self.target, self.q0)
+        check_at_least(self.n_particles, 2, "n_particles")
+        check_step_size(self.step_size)
 
     def init(
-        self,
-        q0: Proposal,
-        n_particles: int,
-        generator: torch.Generator,
-        batch_shape: tuple[int, ...] = (),
-    ) -> PathState:
-        """Draw particles from q_0 and estimate E_{q0}[log(q_0/p̄)] from them."""
-        particles = q0.sample((*batch_shape, n_particles), generator)
-        check_particles(particles, "particles", self.target.dim, at_least=2)
+        self, generator: torch.Generator, *, batch_shape: tuple[int, ...] = ()
+    ) -> PathIntegrationState:
+        """Draw particles from q_0 and estimate E_{q0}[log(q_0/p̄)] from them.
+
+        Raises
+        ------
+        FloatingPointError
+            If log p̄ is NaN or +inf at a particle, naming it.
+        """
+        particles = self.q0.sample((*batch_shape, self.n_particles), generator)
+        check_particles(particles, "particles", self.target.dim)
         log_p = self.target.log_prob(particles)
         check_log_density(log_p, "the target's log_prob")
-        log_ratio = (q0.log_prob(particles) - log_p).mean(-1)
+        log_ratio = (self.q0.log_prob(particles) - log_p).mean(-1)
         zero = torch.zeros_like(log_ratio)
-        return PathState(particles, zero, zero.clone(), log_ratio, torch.tensor(0))
+        return PathIntegrationState(particles, zero, zero, log_ratio, torch.tensor(0))
 
-    def step(self, state: PathState) -> tuple[PathState, PathInfo]:
+    def step(self, state: PathIntegrationState) -> tuple[PathIntegrationState, PathIntegrationInfo]:
         """Add ε KSD² at the particles, then move them as SVGD does."""
-        epsilon = self.step_size(int(state.transition))
+        epsilon = step_at(self.step_size, int(state.transition))
         step_map = build(self.target, state.particles, self.kernel, epsilon)
         x, scores = step_map.leaders, step_map.scores
         v, u = v_and_u(step_map.kernel.stein(x, scores, x, scores))
         particles = step_map(x)
         check_finite(particles, "a particle")
-        new = PathState(
-            particles,
-            state.kl + epsilon * v,
-            state.kl_u + epsilon * u,
-            state.log_ratio,
-            state.transition + 1,
+        new = PathIntegrationState(
+            particles=particles,
+            kl=state.kl + epsilon * v,
+            kl_u=state.kl_u + epsilon * u,
+            log_ratio=state.log_ratio,
+            transition=state.transition + 1,
         )
-        return new, PathInfo(epsilon, v, u)
+        return new, PathIntegrationInfo(epsilon, v, u)
 
-    def run(
-        self,
-        state: PathState,
-        n_transitions: int,
-        on_step: Callable[[PathState, PathInfo], None] | None = None,
-    ) -> PathState:
-        """Take `n_transitions` steps; `on_step` sees each new state."""
-        return iterate(self.step, state, n_transitions, on_step)
+    def estimate(self, state: PathIntegrationState) -> PathEstimate:
+        """Return K̂ and log Ẑ from the integral so far."""
+        return PathEstimate(
+            kl=state.kl,
+            log_z=state.kl - state.log_ratio,
+            kl_u=state.kl_u,
+            log_z_u=state.kl_u - state.log_ratio,
+        )
+
+    def n_evaluations(self, n_transitions: int) -> int:
+        """Return at how many particles of one problem p̄ or its score is asked for."""
+        return (n_transitions + 1) * self.n_particles

@@ -1,21 +1,30 @@
 """Stein variational importance sampling, Algorithm 1 of the paper.
 
-Leaders build each map by SVGD, from any scores; followers are pushed through it and carry log q_ℓ.
-Given the leaders, followers are independent draws from q_ℓ: p̄/q_ℓ are ordinary importance weights.
+Each transition builds a map from the leaders, as SVGD does, and moves leaders and followers by it.
+Followers carry the log of their density q_ℓ, which changes by the map's log-determinant. Given the
+leaders, followers are independent draws from q_ℓ, so p̄/q_ℓ are ordinary importance weights.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 
 import torch
 from torch import Tensor
 
-from steinis_lib.core.checks import check_finite, check_log_density, check_particles
+from steinis_lib.core.algorithm import Algorithm
+from steinis_lib.core.checks import (
+    check_at_least,
+    check_finite,
+    check_log_density,
+    check_particles,
+    check_same_dim,
+    check_step_size,
+)
 from steinis_lib.core.generators import fork, random_batch, resume
 from steinis_lib.importance import ImportanceSample
-from steinis_lib.schedules import StepSize
+from steinis_lib.schedules import StepSchedule, step_at
 from steinis_lib.stein.kernels import RBF, Kernel
 from steinis_lib.stein.maps import Determinant, StepMap, build
 from steinis_lib.targets.base import Proposal, Target
@@ -23,7 +32,7 @@ from steinis_lib.targets.base import Proposal, Target
 
 @dataclass(frozen=True)
 class SteinISState:
-    """Where a run stands; all that is needed to continue it.
+    """Where a run stands: all that is needed to continue it.
 
     Parameters
     ----------
@@ -36,12 +45,10 @@ class SteinISState:
     transition
         ℓ, an int64 scalar.
     n_folds
-        How often a follower met a non-positive determinant so far, int64 ``(*batch,)``. If not
-        zero, some map was not one-to-one, and Ẑ is biased upwards.
+        How often a follower met a non-positive determinant so far, int64 ``(*batch,)``. If it is
+        not zero, some map was not one-to-one, and Ẑ is biased upwards.
     rng
         The state of the run's own random generator, uint8; empty where nothing is drawn.
-    scores
-        The leaders' scores of the last map, ``(*batch, |A|, d)``; empty unless `score_every` > 1.
     """
 
     leaders: Tensor
@@ -50,7 +57,6 @@ class SteinISState:
     transition: Tensor
     n_folds: Tensor
     rng: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.uint8))
-    scores: Tensor = field(default_factory=lambda: torch.empty(0))
 
 
 @dataclass(frozen=True)
@@ -66,7 +72,7 @@ class SteinISInfo:
     n_folds
         Followers with a non-positive determinant in this transition, ``(*batch,)``.
     step_map
-        The map itself; keep those of a run to build a `PushForward`, q_ℓ with a density anywhere.
+        The map. Keep the maps of a run to build a `PushForward`: q_ℓ with a density anywhere.
     """
 
     step_size: float
@@ -76,66 +82,61 @@ class SteinISInfo:
 
 
 @dataclass(frozen=True)
-class SteinIS:
-    """Algorithm 1: the settings of a run, and its `init`, `step` and `run`.
+class SteinIS(Algorithm[SteinISState, SteinISInfo]):
+    """Algorithm 1.
 
     Parameters
     ----------
     target
         p̄, through `log_prob` and `score`.
+    q0
+        Where leaders and followers start.
+    n_leaders, n_followers
+        |A| and |B|, of each problem.
     kernel
         Default: RBF with the paper's bandwidth rule, fitted to the leaders at each transition.
     step_size
-        The schedule ℓ → ε.
+        ε, or a schedule ℓ → ε such as `StepSize`.
     determinant
         "exact" (default, keeps Ẑ unbiased), "first-order", or the paper's "switch" between them
         at ε = 0.1; see `StepMap.with_log_det`.
     leaders_per_step
-        So many leaders, drawn anew for each transition, build its map; it moves them all. Leaders
-        are then a pool: a large one keeps the maps from fitting the accidents of a few particles,
-        and only those drawn need scores (the random batches of Jin, Li & Liu 2020). None
-        (default): all leaders build every map, as in Algorithm 1.
-    score_every
-        Take scores once in so many transitions, and reuse them although leaders have moved: maps
-        are less good for it, weights as valid. Not with `leaders_per_step`: each map has others.
-    score_target
-        ℓ → the target whose score leaders take, such as a `Tempering` from q_0 to p̄; followers are
-        weighed by p̄ whatever it is. None (default): p̄ itself.
+        So many leaders are drawn anew for each transition. They alone build its map and need
+        scores; the map moves all leaders (random batches; Jin, Li & Liu 2020). A large pool keeps
+        the maps from fitting the accidents of a few particles. None (default): all leaders build
+        every map, as in Algorithm 1.
+
+    Raises
+    ------
+    ValueError
+        If a setting is out of range, or q_0 and the target have different dimensions.
     """
 
     target: Target
+    q0: Proposal
+    _: KW_ONLY
+    n_leaders: int = 100
+    n_followers: int = 1000
     kernel: Kernel = field(default_factory=RBF)
-    step_size: Callable[[int], float] = field(default_factory=StepSize)
+    step_size: float | StepSchedule = 0.1
     determinant: Determinant = "exact"
     leaders_per_step: int | None = None
-    score_every: int = 1
-    score_target: Callable[[int], Target] | None = None
 
     def __post_init__(self) -> None:
-        if self.leaders_per_step is not None and self.leaders_per_step < 2:
-            raise ValueError(f"leaders_per_step must be at least 2, got {self.leaders_per_step}")
-        if self.score_every < 1 or self.score_every > 1 and self.leaders_per_step is not None:
-            raise ValueError(
-                f"score_every must be at least 1, and 1 with leaders_per_step (each map has other "
-                f"leaders, whose scores are not at hand); got {self.score_every}"
-            )
-        if self.score_target is not None and (d := self.score_target(0).dim) != self.target.dim:
-            raise ValueError(f"score_target has d={d}, but the target has d={self.target.dim}")
+        check_same_dim(self.target, self.q0)
+        check_at_least(self.n_leaders, 2, "n_leaders")
+        check_at_least(self.n_followers, 1, "n_followers")
+        check_step_size(self.step_size)
+        if self.leaders_per_step is not None:
+            check_at_least(self.leaders_per_step, 2, "leaders_per_step")
 
     def init(
-        self,
-        q0: Proposal,
-        n_leaders: int,
-        n_followers: int,
-        generator: torch.Generator,
-        batch_shape: tuple[int, ...] = (),
+        self, generator: torch.Generator, *, batch_shape: tuple[int, ...] = ()
     ) -> SteinISState:
-        """Draw leaders and followers from q_0 and note log q_0 of the followers."""
-        if q0.dim != self.target.dim:
-            raise ValueError(f"q0 has d={q0.dim}, but the target has d={self.target.dim}")
-        leaders = q0.sample((*batch_shape, n_leaders), generator)
-        followers = q0.sample((*batch_shape, n_followers), generator)
-        return self.start(leaders, followers, q0.log_prob(followers), generator)
+        """Draw leaders and followers from q_0, and note log q_0 at the followers."""
+        leaders = self.q0.sample((*batch_shape, self.n_leaders), generator)
+        followers = self.q0.sample((*batch_shape, self.n_followers), generator)
+        return self.start(leaders, followers, self.q0.log_prob(followers), generator)
 
     def start(
         self,
@@ -144,10 +145,27 @@ class SteinIS:
         log_q: Tensor,
         generator: torch.Generator | None = None,
     ) -> SteinISState:
-        """Start from given particles: any leaders, and followers whose log-density is known.
+        """Start from given particles, as many as there are, instead of `init`.
 
-        The weights are valid if followers are drawn from that density, independently of leaders.
-        `generator` seeds the choice of leaders; needed with `leaders_per_step`.
+        The weights are valid if followers are drawn from a known density, independently of leaders.
+
+        Parameters
+        ----------
+        leaders
+            ``(*batch, |A|, d)``, from anywhere.
+        followers
+            ``(*batch, |B|, d)``.
+        log_q
+            The log-density of the followers, ``(*batch, |B|)``.
+        generator
+            Seeds the choice of leaders; needed with `leaders_per_step`.
+
+        Raises
+        ------
+        ValueError
+            If a shape does not fit, or the generator is missing.
+        FloatingPointError
+            If `log_q` is NaN or +inf, naming the follower.
         """
         check_particles(leaders, "leaders", self.target.dim, at_least=self.leaders_per_step or 2)
         check_particles(followers, "followers", self.target.dim)
@@ -163,15 +181,20 @@ class SteinIS:
         return replace(state, rng=fork(generator))
 
     def step(self, state: SteinISState) -> tuple[SteinISState, SteinISInfo]:
-        """One transition: build the map from leaders, push all through it, update log q."""
-        ell = int(state.transition)
-        epsilon = self.step_size(ell)
-        chosen, rng = self._choose(state)
-        if state.scores.numel() and ell % self.score_every:
-            step_map = StepMap(chosen, state.scores, self.kernel.fit(chosen), epsilon)
-        else:
-            target = self.target if self.score_target is None else self.score_target(ell)
-            step_map = build(target, chosen, self.kernel, epsilon)
+        """Build the map from leaders, move all particles by it, and update log q.
+
+        Raises
+        ------
+        FloatingPointError
+            If a score or a moved particle is not finite, naming the particle.
+        """
+        epsilon = step_at(self.step_size, int(state.transition))
+        chosen, rng = state.leaders, state.rng
+        if self.leaders_per_step is not None:
+            generator = resume(rng, chosen.device)
+            chosen = random_batch(chosen, self.leaders_per_step, generator)
+            rng = generator.get_state()
+        step_map = build(self.target, chosen, self.kernel, epsilon)
         leaders = step_map(state.leaders)
         followers, log_abs_det, positive = step_map.with_log_det(state.followers, self.determinant)
         check_finite(leaders, "a leader")
@@ -184,51 +207,33 @@ class SteinIS:
             transition=state.transition + 1,
             n_folds=state.n_folds + folds,
             rng=rng,
-            scores=step_map.scores if self.score_every > 1 else torch.empty(0),
         )
         return new, SteinISInfo(epsilon, log_abs_det, folds, step_map)
 
-    def run(
+    def run_until(
         self,
         state: SteinISState,
         n_transitions: int,
         *,
-        ess_threshold: float | None = None,
+        ess_threshold: float,
         check_every: int = 10,
         on_step: Callable[[SteinISState, SteinISInfo], None] | None = None,
     ) -> SteinISState:
-        """Take up to `n_transitions` further transitions.
+        """Run until ESS/|B| has reached a fraction in every problem, or for `n_transitions`.
 
-        Parameters
-        ----------
-        ess_threshold
-            Stop once ESS/|B| has reached this fraction in every problem of the batch; looked at
-            before the first and after each `check_every` transitions. The rule looks at the very
-            weights that it stops for: Ẑ is then consistent, but no longer exactly unbiased.
-        on_step
-            Called with each new state and info: for progress, or to record a curve.
+        The ESS is looked at before the first transition and after each `check_every`. As the rule
+        looks at the weights that it stops for, Ẑ is consistent, but no longer exactly unbiased.
         """
-        if ess_threshold is not None and not 0 < ess_threshold <= 1:
+        if not 0 < ess_threshold <= 1:
             raise ValueError(f"ess_threshold is a fraction in (0, 1], got {ess_threshold}")
-        if check_every < 1:
-            raise ValueError(f"check_every must be at least 1, got {check_every}")
-        for done in range(n_transitions):
-            if ess_threshold is not None and done % check_every == 0:
-                sample = self.importance_sample(state)
-                if bool((sample.ess >= ess_threshold * sample.n).all()):
-                    break
-            state, info = self.step(state)
-            if on_step is not None:
-                on_step(state, info)
+        check_at_least(check_every, 1, "check_every")
+        for done in range(0, n_transitions, check_every):
+            sample = self.importance_sample(state)
+            if bool((sample.ess >= ess_threshold * sample.n).all()):
+                break
+            left = n_transitions - done
+            state = self.run(state, min(check_every, left), on_step=on_step)
         return state
-
-    def _choose(self, state: SteinISState) -> tuple[Tensor, Tensor]:
-        """Return the leaders that build the next map, and the generator's state after that."""
-        if self.leaders_per_step is None:
-            return state.leaders, state.rng
-        generator = resume(state.rng, state.leaders.device)
-        chosen = random_batch(state.leaders, self.leaders_per_step, generator)
-        return chosen, generator.get_state()
 
     def importance_sample(self, state: SteinISState) -> ImportanceSample:
         """Return the followers with log w = log p̄ - log q_ℓ (the weights of section 3).
@@ -241,3 +246,7 @@ class SteinIS:
         log_p = self.target.log_prob(state.followers)
         check_log_density(log_p, "the target's log_prob")
         return ImportanceSample(state.followers, log_p - state.log_q)
+
+    def n_evaluations(self, n_transitions: int) -> int:
+        """Return at how many particles of one problem p̄ or its score is asked for."""
+        return n_transitions * (self.leaders_per_step or self.n_leaders) + self.n_followers

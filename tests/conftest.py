@@ -1,6 +1,7 @@
 """Targets that hide no sign error: skewed, non-Gaussian, with Z ≠ 1 known from quadrature."""
 
 import math
+import os
 
 import pytest
 import torch
@@ -9,6 +10,10 @@ from steinis_lib import Gaussian, GaussianMixture, LogProb
 
 torch.set_default_dtype(torch.float64)
 torch.set_num_threads(1)
+
+# The processes of pytest-xdist inherit these, and rich would keep them for the terminal's size.
+for name in ("COLUMNS", "LINES"):
+    os.environ.pop(name, None)
 
 
 class Skewed(LogProb):

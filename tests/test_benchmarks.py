@@ -32,11 +32,7 @@ def report(**results):
 def test_a_ratio_is_taken_within_each_repeat():
     # Medians of the two are 2 and 12; the ratios are 10, 6 and 5, and their median is not 12 / 2.
     times = {"a": [10.0, 12.0, 25.0], "b": [1.0, 2.0, 5.0]}
-    assert timing.ratio(times, "a", "b") == {
-        "median": 6.0,
-        "quartile_1": 5.5,
-        "quartile_3": 8.0,
-    }
+    assert timing.ratio(times, "a", "b") == {"median": 6.0, "quartile_1": 5.5, "quartile_3": 8.0}
     assert timing.ratio({"a": [10.0, 10.0], "b": [1.0, 2.0]}, "a", "b")["median"] == 7.5
 
 

@@ -1,5 +1,6 @@
 """The example that README and landing page show runs, and gives what they say."""
 
+import doctest
 import re
 from pathlib import Path
 
@@ -29,4 +30,15 @@ def test_the_example_finds_log_z_within_its_error(capsys: pytest.CaptureFixture[
     assert abs(sample.log_z - log_z) < 4 * sample.log_z_se
     assert sample.log_z_se < 0.05
     assert sample.pareto_k < 0.7
-    assert capsys.readouterr().out.count("tensor") == 4
+    assert capsys.readouterr().out.count("tensor") == 3
+
+
+@pytest.mark.slow
+def test_what_the_readme_types_at_the_prompt_gives_what_it_says() -> None:
+    (session,) = re.findall(
+        r"```pycon\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), flags=re.DOTALL
+    )
+    test = doctest.DocTestParser().get_doctest(session, {}, "README.md", "README.md", 0)
+    runner = doctest.DocTestRunner()
+    assert runner.run(test).failed == 0
+    assert runner.tries == 5

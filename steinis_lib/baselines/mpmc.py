@@ -1,25 +1,24 @@
 """Mixture population Monte Carlo (M-PMC; Cappé, Douc, Guillin, Marin & Robert 2008).
 
-Their Rao-Blackwellised update: with draws x_i from the mixture q_t, normalised
-weights w̃_i ∝ p̄/q_t and posterior probabilities ρ_k(x) = α_k N_k(x)/q_t(x), it takes
+Their Rao-Blackwellised update uses draws x_i from the mixture q_t, normalised weights w̃_i ∝ p̄/q_t
+and posterior probabilities ρ_k(x) = α_k N_k(x)/q_t(x):
 
     α_k ← Σ_i w̃_i ρ_k(x_i),  μ_k ← Σ_i w̃_i ρ_k(x_i) x_i / α_k,
     Σ_k ← Σ_i w̃_i ρ_k(x_i) (x_i - μ_k)(x_i - μ_k)ᵀ / α_k,
 
-one step of EM for the cross-entropy -∫ p log q, with the integrals estimated from the draws.
+This is one step of EM for the cross-entropy -∫ p log q, with integrals estimated from the draws.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 import torch
 from torch import Tensor
 
-from steinis_lib.core.checks import check_log_density
+from steinis_lib.core.algorithm import Algorithm
+from steinis_lib.core.checks import check_at_least, check_log_density, check_same_dim
 from steinis_lib.core.generators import fork, resume
-from steinis_lib.core.loop import iterate
 from steinis_lib.importance import ImportanceSample
 from steinis_lib.targets.base import Target
 from steinis_lib.targets.mixtures import FullCovarianceMixture
@@ -27,78 +26,99 @@ from steinis_lib.targets.mixtures import FullCovarianceMixture
 
 @dataclass(frozen=True)
 class MixturePMCState:
-    """Where a run stands; all that is needed to continue it.
+    """Where a run stands.
 
     Parameters
     ----------
     log_weights, means, scale_trils
         The mixture that the next step draws from: ``(*batch, K)``, ``(*batch, K, d)`` and
         ``(*batch, K, d, d)``; see `FullCovarianceMixture`.
-    iteration
+    transition
         t, an int64 scalar.
     rng
-        The state of the run's own random generator, uint8: `step` is a function of the state.
+        The state of the run's own random generator, uint8; `step` draws from nothing else.
     """
 
     log_weights: Tensor
     means: Tensor
     scale_trils: Tensor
-    iteration: Tensor
+    transition: Tensor
     rng: Tensor
 
 
 @dataclass(frozen=True)
-class MixturePMC:
-    """M-PMC with Gaussian components: the settings of a run, and its `init`, `step` and `run`.
+class MixturePMCInfo:
+    """What one step did.
 
-    A component whose new covariance has an eigenvalue of `min_scale`² or less, because too few
-    draws count for it, keeps its old covariance; its weight and mean move all the same. Nothing
-    else is done about components that die: their weights go to zero.
+    Parameters
+    ----------
+    particles
+        The draws from the mixture, ``(*batch, n, d)``.
+    log_w
+        log p̄ - log q_t at them, ``(*batch, n)``.
+    """
+
+    particles: Tensor
+    log_w: Tensor
+
+
+@dataclass(frozen=True)
+class MixturePMC(Algorithm[MixturePMCState, MixturePMCInfo]):
+    """M-PMC with Gaussian components.
+
+    A component for which too few draws count keeps its old covariance, if an eigenvalue of the new
+    one would be `min_scale`² or less; its weight and mean move all the same. Nothing else is done
+    about components that die: their weights go to zero.
 
     Parameters
     ----------
     target
         p̄, through `log_prob`.
-    n_samples
+    q0
+        The mixture that the first step draws from.
+    n_particles
         Draws in each step, at least 2.
     min_scale
         The smallest standard deviation, in any direction, that an update may give to a component.
+
+    Raises
+    ------
+    ValueError
+        If a setting is out of range, or dimensions differ.
     """
 
     target: Target
-    n_samples: int
+    q0: FullCovarianceMixture
+    _: KW_ONLY
+    n_particles: int
     min_scale: float = 1e-3
 
     def __post_init__(self) -> None:
-        if self.n_samples < 2:
-            raise ValueError(f"n_samples must be at least 2, got {self.n_samples}")
+        check_same_dim(self.target, self.q0)
+        check_at_least(self.n_particles, 2, "n_particles")
         if not self.min_scale > 0:
             raise ValueError(f"min_scale must be positive, got {self.min_scale}")
 
     def init(
-        self,
-        mixture: FullCovarianceMixture,
-        generator: torch.Generator,
-        batch_shape: tuple[int, ...] = (),
+        self, generator: torch.Generator, *, batch_shape: tuple[int, ...] = ()
     ) -> MixturePMCState:
-        """Start at a mixture, repeated along `batch_shape`; `generator` seeds the run's stream."""
-        if mixture.dim != self.target.dim:
-            raise ValueError(f"mixture has d={mixture.dim}, but the target has d={self.target.dim}")
-        k, d = mixture.means.shape[-2:]
-        batch = torch.broadcast_shapes(batch_shape, mixture.log_z.shape)
+        """Start at q_0, repeated along `batch_shape`; `generator` seeds the run's stream."""
+        k, d = self.q0.means.shape[-2:]
+        batch = torch.broadcast_shapes(batch_shape, self.q0.log_z.shape)
         return MixturePMCState(
-            mixture.log_weights.expand(*batch, k),
-            mixture.means.expand(*batch, k, d),
-            mixture.scale_trils.expand(*batch, k, d, d),
+            self.q0.log_weights.expand(*batch, k),
+            self.q0.means.expand(*batch, k, d),
+            self.q0.scale_trils.expand(*batch, k, d, d),
             torch.tensor(0),
             fork(generator),
         )
 
-    def step(self, state: MixturePMCState) -> tuple[MixturePMCState, ImportanceSample]:
+    def step(self, state: MixturePMCState) -> tuple[MixturePMCState, MixturePMCInfo]:
         """Draw from the mixture, weight the draws, and fit the mixture to them.
 
-        The draws come back as an importance sample. The mixture depends on earlier draws alone,
-        so each Ẑ is unbiased, and so is the mean of the Ẑ of all steps.
+        The mixture depends on earlier draws alone. So the mean of a step's weights is an unbiased
+        Ẑ, and so is the mean of Ẑ over steps; ``ImportanceSample(info.particles, info.log_w)``
+        has log Ẑ.
 
         Raises
         ------
@@ -107,7 +127,7 @@ class MixturePMC:
         """
         q = self.proposal(state)
         generator = resume(state.rng, state.means.device)
-        x = q.sample((*state.means.shape[:-2], self.n_samples), generator)
+        x = q.sample((*state.means.shape[:-2], self.n_particles), generator)
         joint = q.log_components(x) + q.log_weights.unsqueeze(-2)
         log_q = joint.logsumexp(-1)
         log_p = self.target.log_prob(x)
@@ -116,23 +136,18 @@ class MixturePMC:
         log_r = joint + (sample.log_w.log_softmax(-1) - log_q).unsqueeze(-1)  # log w̃ ρ
         new = MixturePMCState(
             *fit_components(x, log_r, q, self.min_scale),
-            iteration=state.iteration + 1,
+            transition=state.transition + 1,
             rng=generator.get_state(),
         )
-        return new, sample
-
-    def run(
-        self,
-        state: MixturePMCState,
-        n_steps: int,
-        on_step: Callable[[MixturePMCState, ImportanceSample], None] | None = None,
-    ) -> MixturePMCState:
-        """Take `n_steps` further steps."""
-        return iterate(self.step, state, n_steps, on_step)
+        return new, MixturePMCInfo(x, sample.log_w)
 
     def proposal(self, state: MixturePMCState) -> FullCovarianceMixture:
         """Return the mixture that the next step draws from."""
         return FullCovarianceMixture(state.log_weights, state.means, state.scale_trils)
+
+    def n_evaluations(self, n_transitions: int) -> int:
+        """Return how many particles of a problem p̄ is asked for at."""
+        return n_transitions * self.n_particles
 
 
 def fit_components(

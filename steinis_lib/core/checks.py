@@ -2,8 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Protocol
+
 import torch
 from torch import Tensor
+
+
+class HasDim(Protocol):
+    """Anything with a dimension d: a target or a proposal."""
+
+    @property
+    def dim(self) -> int:
+        """The dimension d."""
+        ...
+
+
+def check_same_dim(target: HasDim, q0: HasDim) -> None:
+    """Refuse a q_0 and a target of different dimension.
+
+    Raises
+    ------
+    ValueError
+        With both dimensions.
+    """
+    if q0.dim != target.dim:
+        raise ValueError(f"q0 has d={q0.dim}, but the target has d={target.dim}")
+
+
+def check_at_least(value: int, least: int, name: str) -> None:
+    """Refuse a number that is less than `least`.
+
+    Raises
+    ------
+    ValueError
+        With the name and the number.
+    """
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, got {value}")
 
 
 def check_particles(x: Tensor, name: str, dim: int | None = None, at_least: int = 1) -> None:
@@ -54,8 +90,16 @@ def check_finite(values: Tensor, name: str) -> None:
     _raise_at(bad, values, name, "finite numbers; try a smaller step size or check the target")
 
 
-def check_step_size(step_size: float | Tensor) -> None:
-    """Refuse a step size that is not positive and finite."""
+def check_step_size(step_size: float | Tensor | Callable[[int], float]) -> None:
+    """Refuse a step size that is not positive and finite; a schedule is left to each transition.
+
+    Raises
+    ------
+    ValueError
+        With the step size.
+    """
+    if callable(step_size):
+        return
     values = torch.as_tensor(step_size)
     if not bool(((values > 0) & torch.isfinite(values)).all()):
         raise ValueError(f"step_size must be positive and finite, got {step_size}")

@@ -1,4 +1,4 @@
-"""Random generators that are part of a state, and draws of whole particles."""
+"""Random generators that are part of a state, and random batches of particles."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
 """Bridge sampling (Bennett 1976; Meng & Wong 1996) from q to p̄, with draws of p by resample-move.
 
-A mean of weights r = p̄/q fails where p has mass that q seldom visits: a few weights carry it. Draws
-of both q and p do better, as r is large at the latter and small at the former. With n of q and m of
-p, and a(x) = log r(x) - log Z + log(m/n), log Ẑ is where
+A mean of weights r = p̄/q fails where p has mass that q seldom visits, as a few weights carry it.
+Draws of both q and p do better: r is small at the former and large at the latter. With n draws of
+q, m draws of p, and a(x) = log r(x) - log Z + log(m/n), log Ẑ solves
 
     Σ_{draws of q} σ(a) = Σ_{draws of p} σ(-a),        σ(a) = 1/(1 + e⁻ᵃ).
 
-Among all averages over the two kinds of draws this has the least variance, if all are independent
-(Meng & Wong 1996); and its terms are bounded, so that no weight can carry it. Draws of p come from
-the draws of q: resampled by their weights, then moved by HMC that leaves p invariant (Gilks &
-Berzuini 2001). So every score is used twice, to move and to estimate.
+If all draws are independent, this has the least variance among all averages over the two kinds of
+draws (Meng & Wong 1996). Its terms are bounded, so that no weight can carry it. Draws of p come
+from the draws of q: they are resampled by their weights, then moved by HMC that leaves p invariant
+(Gilks & Berzuini 2001).
 
 Ẑ is consistent, but not unbiased: it is a ratio, the draws of p depend on those of q through the
 resampling, and chains remember where they began. If q is what SteinIS made of q_0, this is "warp"
@@ -19,17 +19,18 @@ bridge sampling (Meng & Schilling 2002), with the maps as the warp.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 import torch
 from torch import Tensor
 
-from steinis_lib.baselines.annealing import Evaluated, GeometricPath, choose, per_problem
-from steinis_lib.baselines.hais import propose
-from steinis_lib.core.checks import check_finite, check_log_density, check_step_size
+from steinis_lib.baselines.annealing import check_fixed_step, per_problem
+from steinis_lib.baselines.geometric_path import Evaluated, GeometricPath, choose
+from steinis_lib.baselines.hamiltonian import propose
+from steinis_lib.core.algorithm import Algorithm
+from steinis_lib.core.checks import check_at_least, check_finite, check_log_density
 from steinis_lib.core.generators import fork, resume
-from steinis_lib.core.loop import iterate
+from steinis_lib.core.resampling import systematic
 from steinis_lib.importance import ImportanceSample
 from steinis_lib.targets.base import ScoredProposal, Target
 
@@ -37,8 +38,8 @@ HALVINGS = 80  # of the interval that holds log Ẑ: beyond what 64 bits resolve
 
 
 @dataclass(frozen=True)
-class BridgeState(Evaluated):
-    """Where the chains stand, and beside what was evaluated there:
+class BridgeSamplingState(Evaluated):
+    """Where a run stands: the chains, with what was evaluated there, and all ratios so far.
 
     Parameters
     ----------
@@ -47,7 +48,7 @@ class BridgeState(Evaluated):
     log_r_chains
         The same at all that the chains visited, ``(*batch, chains, t)`` after t transitions.
     rng
-        The state of the run's own random generator, uint8.
+        The state of the run's own random generator, uint8; `step` draws from nothing else.
     """
 
     log_r_draws: Tensor
@@ -56,7 +57,7 @@ class BridgeState(Evaluated):
 
 
 @dataclass(frozen=True)
-class BridgeInfo:
+class BridgeSamplingInfo:
     """What one transition did: the share of proposals accepted, ``(*batch,)``."""
 
     acceptance: Tensor
@@ -64,18 +65,18 @@ class BridgeInfo:
 
 @dataclass(frozen=True)
 class BridgeEstimate:
-    """The estimate, for each problem ``(*batch,)``.
+    """The estimate of log Z, ``(*batch,)`` each.
 
     Parameters
     ----------
     log_z
         log Ẑ.
     log_z_se
-        Its standard error by the delta method, with chains as independent (and states within a
-        chain not). Too small while chains remember that they began at the same few draws.
+        Its standard error by the delta method, where chains count as independent, and states
+        within a chain do not. Too small while chains remember that they began at the same draws.
     overlap
         ∫ p q/(s_q q + s_p p), with s_q and s_p the shares of the two kinds of draws: 1 if q = p, 0
-        if they never meet.
+        if they have no point in common.
     """
 
     log_z: Tensor
@@ -84,18 +85,20 @@ class BridgeEstimate:
 
 
 @dataclass(frozen=True)
-class Bridge:
-    """The settings of a run, and its `init`, `step`, `run` and `estimate`.
+class BridgeSampling(Algorithm[BridgeSamplingState, BridgeSamplingInfo]):
+    """Bridge sampling between q and p̄, with chains on p that start at resampled draws of q.
 
     Parameters
     ----------
     target
         p̄, through `log_prob_and_score`.
-    q
-        The normalised density at the other end, with a score.
+    q0
+        The normalised density q at the other end, with a score.
+    n_draws, n_chains
+        Draws of q and chains on p of each problem, at least 2 each.
     step_size, n_leapfrog
-        ε, a number or one per problem ``(*batch,)``, and L of HMC, whose masses are 1: give both
-        ends in coordinates where p is about as wide in all directions (`WhitenedTarget`).
+        ε, a number or one for each problem ``(*batch,)``, and L of HMC. Its masses are 1, so give
+        both ends in coordinates where p is about as wide in all directions (`WhitenedTarget`).
 
     Raises
     ------
@@ -104,50 +107,47 @@ class Bridge:
     """
 
     target: Target
-    q: ScoredProposal
+    q0: ScoredProposal
+    _: KW_ONLY
+    n_draws: int = 1000
+    n_chains: int = 100
     step_size: float | Tensor = 0.5
     n_leapfrog: int = 2
 
     def __post_init__(self) -> None:
-        check_step_size(self.step_size)
-        if self.n_leapfrog < 1:
-            raise ValueError(f"n_leapfrog must be at least 1, got {self.n_leapfrog}")
-        _ = self.path  # refuses ends of different dimension
+        _ = self.path  # refuses ends that do not fit
+        check_fixed_step(self.step_size)
+        check_at_least(self.n_draws, 2, "n_draws")
+        check_at_least(self.n_chains, 2, "n_chains")
+        check_at_least(self.n_leapfrog, 1, "n_leapfrog")
 
     @property
     def path(self) -> GeometricPath:
-        """The two ends."""
-        return GeometricPath(self.q, self.target)
+        """The path from q to p̄; only its ends are used."""
+        return GeometricPath(self.q0, self.target)
 
     def init(
-        self,
-        n_draws: int,
-        n_chains: int,
-        generator: torch.Generator,
-        batch_shape: tuple[int, ...] = (),
-    ) -> BridgeState:
+        self, generator: torch.Generator, *, batch_shape: tuple[int, ...] = ()
+    ) -> BridgeSamplingState:
         """Draw from q, and start chains at draws resampled by their weights.
-
-        Costs a score at each draw; a transition costs L at each chain.
 
         Raises
         ------
-        ValueError
-            If there are fewer than two draws or chains.
         FloatingPointError
             If log p̄ is NaN or +inf or its score not finite at a draw, or p̄ is zero at all of them.
         """
-        if n_draws < 2 or n_chains < 2:
-            raise ValueError(f"take at least 2 draws and 2 chains, got {n_draws} and {n_chains}")
-        draws = self.path.draw(n_draws, generator, batch_shape)
+        draws = self.path.draw(self.n_draws, generator, batch_shape)
         log_w = ImportanceSample(draws.particles, draws.log_p - draws.log_q0).log_w
-        chosen = systematic(log_w, n_chains, generator)
+        chosen = systematic(log_w, self.n_chains, generator)
         starts = Evaluated(**{name: _take(value, chosen) for name, value in vars(draws).items()})
-        visited = log_w.new_empty(*log_w.shape[:-1], n_chains, 0)
-        return BridgeState(**vars(starts), log_r_draws=log_w, log_r_chains=visited,
-                           rng=fork(generator))  # fmt: skip
+        return BridgeSamplingState(
+            **vars(starts),
+            log_r_draws=log_w,
+            log_r_chains=log_w.new_empty(*log_w.shape[:-1], self.n_chains, 0),
+            rng=fork(generator),
+        )
 
-    def step(self, state: BridgeState) -> tuple[BridgeState, BridgeInfo]:
+    def step(self, state: BridgeSamplingState) -> tuple[BridgeSamplingState, BridgeSamplingInfo]:
         """One transition: each chain takes L leapfrog steps at p̄, and accepts or stays."""
         x, generator = state.particles, resume(state.rng, state.particles.device)
         v = torch.randn(x.shape, generator=generator, dtype=x.dtype, device=x.device)
@@ -156,25 +156,21 @@ class Bridge:
         accept, end, _ = propose(self.path, state, v, log_u, 1.0, step_size, self.n_leapfrog)
         new = choose(accept, end, state)
         log_r = (new.log_p - new.log_q0).unsqueeze(-1)
-        return BridgeState(
+        after = BridgeSamplingState(
             **vars(new),
             log_r_draws=state.log_r_draws,
             log_r_chains=torch.cat([state.log_r_chains, log_r], -1),
             rng=generator.get_state(),
-        ), BridgeInfo(accept.to(x).mean(-1))
+        )
+        return after, BridgeSamplingInfo(accept.to(x).mean(-1))
 
-    def run(
-        self,
-        state: BridgeState,
-        n_transitions: int,
-        on_step: Callable[[BridgeState, BridgeInfo], None] | None = None,
-    ) -> BridgeState:
-        """Take `n_transitions` further transitions; `on_step` sees each new state."""
-        return iterate(self.step, state, n_transitions, on_step)
-
-    def estimate(self, state: BridgeState) -> BridgeEstimate:
-        """Return log Ẑ from all draws and all that the chains visited; see `bridge`."""
+    def estimate(self, state: BridgeSamplingState) -> BridgeEstimate:
+        """Return log Ẑ from all draws and all states of the chains; see `bridge_estimate`."""
         return bridge_estimate(state.log_r_draws, state.log_r_chains)
+
+    def n_evaluations(self, n_transitions: int) -> int:
+        """Return how many particles of a problem p̄, its score, or both are asked for at."""
+        return self.n_draws + n_transitions * self.n_chains * self.n_leapfrog
 
 
 def bridge_estimate(log_r_draws: Tensor, log_r_chains: Tensor) -> BridgeEstimate:
@@ -190,7 +186,7 @@ def bridge_estimate(log_r_draws: Tensor, log_r_chains: Tensor) -> BridgeEstimate
     Raises
     ------
     ValueError
-        If shapes do not fit, or there are fewer than two draws or chains, or no state of theirs.
+        If shapes do not fit, there are fewer than two draws or chains, or chains have no states.
     FloatingPointError
         If a number is NaN or infinite (log_r_draws: but for -inf), or p̄ is zero at all draws.
     """
@@ -201,14 +197,16 @@ def bridge_estimate(log_r_draws: Tensor, log_r_chains: Tensor) -> BridgeEstimate
     n, (n_chains, t) = log_r_draws.shape[-1], log_r_chains.shape[-2:]
     if n < 2 or n_chains < 2 or t < 1:
         raise ValueError(
-            f"bridge needs at least 2 draws, and 2 chains of 1 state; got {n} draws, and "
-            f"{n_chains} chains of {t}: run some transitions first"
+            "the bridge estimate needs at least 2 draws, and 2 chains with 1 state; got "
+            f"{n} draws, and {n_chains} chains with {t}: run some transitions first"
         )
     check_log_density(log_r_draws, "log r of the draws")
     check_finite(log_r_chains, "log r of a chain")
     best = log_r_draws.amax(-1)
     if bool((best == -torch.inf).any()):
-        raise FloatingPointError("log r is -inf at all draws of a problem: p̄ is zero there")
+        raise FloatingPointError(
+            "log r is -inf at all draws of a problem, where p̄ is zero: move q towards p̄'s support"
+        )
     visited = log_r_chains.flatten(-2)
     odds, room = math.log(visited.shape[-1] / n), math.log(visited.shape[-1] + n)
 
@@ -228,19 +226,6 @@ def bridge_estimate(log_r_draws: Tensor, log_r_chains: Tensor) -> BridgeEstimate
     variance = variance + at_p.var(-1) / n_chains / at_p.mean(-1) ** 2
     overlap = (1 + n / visited.shape[-1]) * at_q.mean(-1)
     return BridgeEstimate(log_z, variance.sqrt(), overlap)
-
-
-def systematic(log_w: Tensor, k: int, generator: torch.Generator) -> Tensor:
-    """Return k indices drawn by their weights ``(*batch, n)``, evenly spread: ``(*batch, k)``.
-
-    Index i is drawn k w̃_i times in expectation, rounded up or down (systematic resampling).
-    """
-    cumulative = log_w.softmax(-1).cumsum(-1)
-    u = torch.rand(*log_w.shape[:-1], 1, generator=generator, dtype=log_w.dtype,
-                   device=log_w.device)  # fmt: skip
-    place = (u + torch.arange(k, dtype=log_w.dtype, device=log_w.device)) / k
-    last = cumulative[..., -1:]
-    return torch.searchsorted(cumulative, place * last).clamp(max=log_w.shape[-1] - 1)
 
 
 def _take(values: Tensor, index: Tensor) -> Tensor:

@@ -1,31 +1,32 @@
 """SteinIS with the affine kernel, from a Gaussian: q_ℓ stays Gaussian, and is kept as one.
 
-With k(x, y) = 1 + (x - m)ᵀC⁻¹(y - m), that is `Linear` in coordinates whitened by q_ℓ = N(m, C)
-itself, the velocity is φ(u) = s̄ + (G + I)u, where G averages s uᵀ over the leaders. For Gaussian
-leaders G is an average Hessian (Stein's lemma), and -G is what the precision should be. A small
-step a is u + a φ(u), the paper's map. Here it is taken implicitly: precision (1 - a)I - aG, then a
-shift by a times that precision's inverse times s̄. To first order in a this is the same map, with
-steps a/2 and a; it cannot fold, and at a = 1 it lands in one step where the target is Gaussian.
+Take k(x, y) = 1 + (x - m)ᵀC⁻¹(y - m), which is `Linear` in coordinates whitened by q_ℓ = N(m, C)
+itself. The velocity is φ(u) = s̄ + (G + I)u, where G averages s uᵀ over the leaders. For Gaussian
+leaders G is an average Hessian (Stein's lemma), and -G is what the precision should be. The paper's
+map for a small step a is u + a φ(u). Here the step is taken implicitly: the precision becomes
+(1 - a)I - aG, then the mean is shifted by a times that precision's inverse times s̄. To first order
+in a this is the same map, with steps a/2 and a. It cannot fold, and at a = 1 it reaches a Gaussian
+target in one step.
 
 So this is Gaussian variational inference, found by a Stein flow: natural gradients (Opper &
 Archambeau 2009; Khan & Rue 2023), with importance weights that are exact, since q_ℓ is known.
-Because it is known, leaders are drawn anew for each transition, and moved and scaled to have its
-mean and covariance exactly: for a Gaussian target s̄ and G then have no noise. For others
-their higher moments leave the end of a run off the optimum by O(1/|A|), with weights as exact.
+Because q_ℓ is known, leaders are drawn anew for each transition. They are moved and scaled to have
+its mean and covariance exactly, so that s̄ and G have no noise if the target is Gaussian. For other
+targets the leaders' higher moments leave the end of a run off the optimum by O(1/|A|); the weights
+are exact all the same.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 import torch
 from torch import Tensor
 
-from steinis_lib.core.checks import check_finite
+from steinis_lib.core.algorithm import Algorithm
+from steinis_lib.core.checks import check_finite, check_same_dim
 from steinis_lib.core.generators import fork, resume
-from steinis_lib.core.loop import iterate
 from steinis_lib.targets.base import Gaussian, Target
 
 NARROWEST, WIDEST = 0.25, 2.0
@@ -45,7 +46,7 @@ class GaussianFlowState:
     transition
         ℓ, an int64 scalar.
     rng
-        The state of the run's own random generator, uint8.
+        The state of the run's own random generator, uint8; `step` draws from nothing else.
     """
 
     mean: Tensor
@@ -56,41 +57,48 @@ class GaussianFlowState:
 
 @dataclass(frozen=True)
 class GaussianFlowInfo:
-    """What one transition did: a, and whether the trust region held it back, ``(*batch,)``."""
+    """What one transition did: a, and whether the trust region shortened it, ``(*batch,)``."""
 
     step_size: float
     held_back: Tensor
 
 
 @dataclass(frozen=True)
-class GaussianFlow:
-    """Gaussian SteinIS: the settings of a run, and its `init`, `step`, `run` and `proposal`.
+class GaussianFlow(Algorithm[GaussianFlowState, GaussianFlowInfo]):
+    """Fit a Gaussian to p̄ by the affine Stein flow.
 
-    The first `full_steps` transitions have a = 1, to get there; the t-th after them has
+    The first `full_steps` transitions have a = 1, to come near; the t-th after them has
     a = 1/(1 + t/2), so that the noise of the leaders averages out.
 
     Parameters
     ----------
     target
         p̄, through `score`.
+    q0
+        Where the flow starts.
     n_leaders
         |A|, more than d; a transition takes that many scores.
     full_steps
-        Each can scale a direction by 1/4 to 2, and shift it by 0.7 √d standard deviations:
-        take more of them from far away (`GaussianFlowInfo.held_back` is then True), and for targets
-        far from Gaussian: what is left when a begins to fall shrinks slowly.
+        Transitions with a = 1. Each can scale a direction by 1/4 to 2, and shift the mean by
+        0.7 √d standard deviations. Take more where q_0 is far away (`GaussianFlowInfo.held_back`
+        is then True), and where the target is far from Gaussian: what is left of the way when a
+        begins to fall shrinks slowly.
 
     Raises
     ------
     ValueError
-        If there are no more leaders than dimensions, or `full_steps` is negative.
+        If there are no more leaders than dimensions, `full_steps` is negative, or dimensions
+        differ.
     """
 
     target: Target
+    q0: Gaussian
+    _: KW_ONLY
     n_leaders: int
     full_steps: int = 6
 
     def __post_init__(self) -> None:
+        check_same_dim(self.target, self.q0)
         if self.n_leaders <= self.target.dim:
             raise ValueError(
                 f"n_leaders must be more than d = {self.target.dim}, so that leaders can have the "
@@ -100,22 +108,20 @@ class GaussianFlow:
             raise ValueError(f"full_steps must not be negative, got {self.full_steps}")
 
     def init(
-        self, q0: Gaussian, generator: torch.Generator, batch_shape: tuple[int, ...] = ()
+        self, generator: torch.Generator, *, batch_shape: tuple[int, ...] = ()
     ) -> GaussianFlowState:
         """Start at q_0, repeated along `batch_shape`; `generator` seeds the run's own stream.
 
         Raises
         ------
-        ValueError
-            If q_0 and the target differ in d, or batch axes do not broadcast.
+        RuntimeError
+            If the batch axes do not broadcast.
         """
-        d = q0.dim
-        if d != self.target.dim:
-            raise ValueError(f"q0 has d={d}, but the target has d={self.target.dim}")
-        batch = torch.broadcast_shapes(batch_shape, q0.mean.shape[:-1], q0.scale_tril.shape[:-2])
+        mean, scale_tril = self.q0.mean, self.q0.scale_tril
+        batch = torch.broadcast_shapes(batch_shape, mean.shape[:-1], scale_tril.shape[:-2])
         return GaussianFlowState(
-            q0.mean.expand(*batch, d),
-            q0.scale_tril.expand(*batch, d, d),
+            mean.expand(*batch, -1),
+            scale_tril.expand(*batch, -1, -1),
             torch.tensor(0),
             fork(generator),
         )
@@ -154,25 +160,41 @@ class GaussianFlow:
         )
         return new, GaussianFlowInfo(a, held_back)
 
-    def run(
-        self,
-        state: GaussianFlowState,
-        n_transitions: int,
-        on_step: Callable[[GaussianFlowState, GaussianFlowInfo], None] | None = None,
-    ) -> GaussianFlowState:
-        """Take `n_transitions` further transitions; `on_step` sees each new state."""
-        return iterate(self.step, state, n_transitions, on_step)
-
     def proposal(self, state: GaussianFlowState) -> Gaussian:
-        """Return q_ℓ, to sample and weigh from with `importance_sampling`, or to anneal from."""
+        """Return q_ℓ, for `importance_sampling` or as the q_0 of another algorithm."""
         return Gaussian(state.mean, state.scale_tril)
+
+    def n_evaluations(self, n_transitions: int) -> int:
+        """Return how many particles of a problem the score of p̄ is asked for at."""
+        return n_transitions * self.n_leaders
+
+
+def has_settled(
+    target: Target, q: Gaussian, generator: torch.Generator, *, n_leaders: int, n_transitions: int
+) -> bool:
+    """Say whether more transitions from q, without batch axes, leave its ELBO where it is.
+
+    False if they raise the mean of log p̄ - log q by more than 1, beyond noise. Both means are taken
+    over the same standard normal draws, as many as leaders, which takes out most of the noise.
+    """
+    flow = GaussianFlow(target, q, n_leaders=n_leaders)
+    further = flow.proposal(flow.run(flow.init(generator), n_transitions))
+    unit = Gaussian.isotropic(torch.zeros_like(q.mean))
+    u = standardise(unit.sample((n_leaders,), generator))
+
+    def log_weights(density: Gaussian) -> Tensor:
+        x = density.mean + u @ density.scale_tril.mT
+        return target.log_prob(x) - density.log_prob(x)
+
+    rise = log_weights(further) - log_weights(q)
+    return not bool(rise.mean() > 1 + 2 * rise.std() / n_leaders**0.5)
 
 
 def standardise(u: Tensor) -> Tensor:
     """Return points ``(*batch, n, d)`` moved to mean 0 and covariance I (with 1/n) exactly.
 
-    That is uS⁻¹ᐟ² for centred u with covariance S, or √n times their polar factor: by an SVD, since
-    with few more points than dimensions S is too close to singular for 32 bits.
+    That is uS⁻¹ᐟ² for centred u with covariance S, or √n times their polar factor. It is taken by
+    an SVD, since with few more points than dimensions S is too close to singular for 32 bits.
 
     Raises
     ------
@@ -181,7 +203,9 @@ def standardise(u: Tensor) -> Tensor:
     """
     n, d = u.shape[-2:]
     if n <= d:
-        raise ValueError(f"{n} points in {d} dimensions have no covariance I: take more than {d}")
+        raise ValueError(
+            f"{n} points in {d} dimensions cannot have covariance I: take more than {d}"
+        )
     left, _, right = torch.linalg.svd(u - u.mean(-2, keepdim=True), full_matrices=False)
     return math.sqrt(n) * left @ right
 

@@ -1,11 +1,11 @@
 """SteinIS with held-out followers that choose the step, the bandwidth, and when to stop.
 
-With x drawn from q_ℓ, the mean of log p̄(x) - log q_ℓ(x) estimates log Z - KL(q_ℓ‖p). A third set of
-particles, drawn from q_0 like followers, is pushed through the maps for nothing but this mean, its
-"merit". Each transition tries a few steps or bandwidths and takes the best; where none raises the
-merit, the problem stands still and its step is halved. So the held-out KL never rises. For leaders
-and n held-out particles a transition costs one score of each leader that builds the map, and 3n
-values of log p̄.
+With x drawn from q_ℓ, the mean of log p̄(x) - log q_ℓ(x) estimates the ELBO, log Z - KL(q_ℓ‖p). A
+third set of particles, drawn from q_0 as followers are, is pushed through the maps for this mean
+alone. Each transition tries three steps or bandwidths and takes the one with the highest ELBO.
+Where none raises it, the problem stands still and its step is halved. So the held-out KL never
+rises. A transition costs one score of each leader that builds the map, and three values of log p̄
+of each held-out particle.
 
 Given leaders and held-out particles, followers are still independent draws from a known q_ℓ, and Ẑ
 is unbiased. Held-out particles must not be weighed themselves: they chose the maps that moved them.
@@ -13,16 +13,17 @@ is unbiased. Held-out particles must not be weighed themselves: they chose the m
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 
 import torch
 from torch import Tensor
 
+from steinis_lib.core.algorithm import Algorithm
 from steinis_lib.core.checks import (
+    check_at_least,
     check_finite,
     check_log_density,
-    check_particles,
+    check_same_dim,
     check_step_size,
 )
 from steinis_lib.core.generators import fork, random_batch, resume
@@ -32,11 +33,11 @@ from steinis_lib.stein.maps import StepMap
 from steinis_lib.targets.base import Proposal, Target
 
 FACTORS = (1.0, 0.5, 2.0)
-"""What a transition tries on the step, and on every second transition on the bandwidth."""
+"""What a transition multiplies the step by; every second one, the bandwidth instead."""
 
 
 @dataclass(frozen=True)
-class HeldOutState:
+class HeldOutSteinISState:
     """Where a run stands.
 
     Parameters
@@ -44,8 +45,8 @@ class HeldOutState:
     leaders, followers, held_out
         ``(*batch, |A|, d)``, ``(*batch, |B|, d)`` and ``(*batch, n, d)``.
     log_q, log_q_held_out
-        log q_ℓ of followers and of held-out particles.
-    merit
+        log q_ℓ of followers ``(*batch, |B|)`` and of held-out particles ``(*batch, n)``.
+    elbo
         Mean log-weight of the held-out particles, ``(*batch,)``; it never falls. -inf while p̄ is
         zero at one of them.
     step_size, multiplier
@@ -58,7 +59,7 @@ class HeldOutState:
     transition
         ℓ, an int64 scalar.
     rng
-        The state of the run's own random generator, uint8.
+        The state of the run's own random generator, uint8; `step` draws from nothing else.
     """
 
     leaders: Tensor
@@ -66,7 +67,7 @@ class HeldOutState:
     held_out: Tensor
     log_q: Tensor
     log_q_held_out: Tensor
-    merit: Tensor
+    elbo: Tensor
     step_size: Tensor
     multiplier: Tensor
     n_refused: Tensor
@@ -76,13 +77,13 @@ class HeldOutState:
 
 
 @dataclass(frozen=True)
-class HeldOutInfo:
+class HeldOutSteinISInfo:
     """What one transition did.
 
     Parameters
     ----------
     gain
-        How much the merit rose, ``(*batch,)``; 0 where nothing moved.
+        How much the ELBO rose, ``(*batch,)``; 0 where nothing moved.
     step_map
         The map; its ε is 0 where nothing moved. Keep those of a run to build a `PushForward`.
     """
@@ -92,97 +93,109 @@ class HeldOutInfo:
 
 
 @dataclass(frozen=True)
-class HeldOutSteinIS:
-    """The settings of a run, and its `init`, `step`, `run` and `importance_sample`.
+class HeldOutSteinIS(Algorithm[HeldOutSteinISState, HeldOutSteinISInfo]):
+    """SteinIS that is steered by held-out particles.
 
     Parameters
     ----------
     target
         p̄, through `log_prob` and `score`.
+    q0
+        Where all particles are drawn from.
+    n_leaders, n_followers, n_held_out
+        Particles of each kind, at least 2.
     kernel
         A radial kernel without a bandwidth of its own; its multiplier is where the search starts.
-    step_size
+    first_step_size
         The ε that the search starts from.
     leaders_per_step
         Leaders drawn anew from the pool for each transition, as in `SteinIS`. None: all of them.
     patience
-        A problem that was refused so often in a row stands still from then on; `run` stops when
-        all do.
+        A problem that moved nothing in so many transitions in a row stands still from then on;
+        `run` stops when all problems do.
 
     Raises
     ------
     ValueError
-        If a setting is out of range, or the kernel has a bandwidth or is not radial.
+        If a setting is out of range, dimensions differ, or the kernel has a bandwidth or is not
+        radial.
     """
 
     target: Target
+    q0: Proposal
+    _: KW_ONLY
+    n_leaders: int = 1000
+    n_followers: int = 1000
+    n_held_out: int = 500
     kernel: Radial = field(default_factory=RBF)
-    step_size: float = 0.3
+    first_step_size: float = 0.3
     leaders_per_step: int | None = None
     patience: int = 6
 
     def __post_init__(self) -> None:
-        if self.leaders_per_step is not None and self.leaders_per_step < 2:
-            raise ValueError(f"leaders_per_step must be at least 2, got {self.leaders_per_step}")
-        check_step_size(self.step_size)
+        check_same_dim(self.target, self.q0)
+        if self.leaders_per_step is not None:
+            check_at_least(self.leaders_per_step, 2, "leaders_per_step")
+        check_at_least(self.n_leaders, self.leaders_per_step or 2, "n_leaders")
+        check_at_least(self.n_followers, 2, "n_followers")
+        check_at_least(self.n_held_out, 2, "n_held_out")
+        check_at_least(self.patience, 1, "patience")
+        check_step_size(self.first_step_size)
         if not isinstance(self.kernel, Radial) or self.kernel.bandwidth is not None:
             raise ValueError(
                 "the kernel must be radial and without a bandwidth, as the bandwidth is searched "
                 f"for: give it a multiplier to start from; got {self.kernel}"
             )
-        if self.patience < 1:
-            raise ValueError(f"patience must be at least 1, got {self.patience}")
 
     def init(
-        self,
-        q0: Proposal,
-        n_leaders: int,
-        n_followers: int,
-        n_held_out: int,
-        generator: torch.Generator,
-        batch_shape: tuple[int, ...] = (),
-    ) -> HeldOutState:
+        self, generator: torch.Generator, *, batch_shape: tuple[int, ...] = ()
+    ) -> HeldOutSteinISState:
         """Draw leaders, followers and held-out particles from q_0, each independently.
 
         `generator` also seeds the choice of leaders.
 
         Raises
         ------
-        ValueError
-            If q_0 and the target differ in d, or there are too few particles of a kind.
         FloatingPointError
             If log p̄ is NaN or +inf at a held-out particle, naming it.
         """
-        if q0.dim != self.target.dim:
-            raise ValueError(f"q0 has d={q0.dim}, but the target has d={self.target.dim}")
-        leaders = q0.sample((*batch_shape, n_leaders), generator)
-        check_particles(leaders, "leaders", self.target.dim, at_least=self.leaders_per_step or 2)
-        followers = q0.sample((*batch_shape, n_followers), generator)
-        check_particles(followers, "followers", self.target.dim, at_least=2)
-        held_out = q0.sample((*batch_shape, n_held_out), generator)
-        check_particles(held_out, "held-out particles", self.target.dim, at_least=2)
-        log_q = q0.log_prob(held_out)
+        leaders, followers, held_out = (
+            self.q0.sample((*batch_shape, n), generator)
+            for n in (self.n_leaders, self.n_followers, self.n_held_out)
+        )
+        log_q = self.q0.log_prob(held_out)
         log_p = self.target.log_prob(held_out)
         check_log_density(log_p, "the target's log_prob")
-        merit = (log_p - log_q).mean(-1)
-        none = torch.zeros(merit.shape, dtype=torch.int64, device=merit.device)
-        return HeldOutState(
-            leaders, followers, held_out, q0.log_prob(followers), log_q, merit,
-            torch.full_like(merit, self.step_size), torch.full_like(merit, self.kernel.multiplier),
-            none, none, torch.tensor(0), fork(generator),
-        )  # fmt: skip
+        elbo = (log_p - log_q).mean(-1)
+        none = torch.zeros(elbo.shape, dtype=torch.int64, device=elbo.device)
+        return HeldOutSteinISState(
+            leaders=leaders,
+            followers=followers,
+            held_out=held_out,
+            log_q=self.q0.log_prob(followers),
+            log_q_held_out=log_q,
+            elbo=elbo,
+            step_size=torch.full_like(elbo, self.first_step_size),
+            multiplier=torch.full_like(elbo, self.kernel.multiplier),
+            n_refused=none,
+            n_folds=none,
+            transition=torch.tensor(0),
+            rng=fork(generator),
+        )
 
-    def step(self, state: HeldOutState) -> tuple[HeldOutState, HeldOutInfo]:
-        """One transition: build maps of several steps or bandwidths, take the best, or none.
+    def step(self, state: HeldOutSteinISState) -> tuple[HeldOutSteinISState, HeldOutSteinISInfo]:
+        """One transition: build maps with several steps or bandwidths, and take the best or none.
 
         Raises
         ------
         FloatingPointError
-            If a leader's score is not finite, or a leader or follower is moved to no number, naming
-            the particle.
+            If a leader's score is not finite, or a leader or follower moves to no finite point,
+            naming the particle.
         """
         generator = resume(state.rng, state.leaders.device)
-        x = self._batch(state.leaders, generator)
+        x = state.leaders
+        if self.leaders_per_step is not None:
+            x = random_batch(x, self.leaders_per_step, generator)
         scores = self.target.score(x)
         check_finite(scores, "the target's score")
         rule = median_bandwidth(x)
@@ -192,15 +205,15 @@ class HeldOutSteinIS:
 
         step, multiplier = state.step_size, state.multiplier
         tries = state.n_refused < self.patience
-        best, best_step, best_multiplier = state.merit, torch.zeros_like(step), multiplier
+        best, best_step, best_multiplier = state.elbo, torch.zeros_like(step), multiplier
         for factor in FACTORS:
             if int(state.transition) % 2:
                 tried = (step, multiplier * factor)
             else:
                 tried = (step * factor, multiplier)
-            merit = self._merit(state, build(*tried))
-            better = tries & (merit > best)
-            best = torch.where(better, merit, best)
+            elbo = self._elbo(state, build(*tried))
+            better = tries & (elbo > best)
+            best = torch.where(better, elbo, best)
             best_step = torch.where(better, tried[0], best_step)
             best_multiplier = torch.where(better, tried[1], best_multiplier)
         chosen = build(best_step, best_multiplier)
@@ -209,14 +222,14 @@ class HeldOutSteinIS:
         held_out, log_det_held_out, _ = chosen.with_log_det(state.held_out)
         check_finite(leaders, "a leader")
         check_finite(followers, "a follower")
-        moved = best > state.merit
-        new = HeldOutState(
+        moved = best > state.elbo
+        new = HeldOutSteinISState(
             leaders=leaders,
             followers=followers,
             held_out=held_out,
             log_q=state.log_q - log_det,
             log_q_held_out=state.log_q_held_out - log_det_held_out,
-            merit=best,
+            elbo=best,
             step_size=torch.where(moved, best_step, torch.where(tries, step / 2, step)),
             multiplier=best_multiplier,
             n_refused=torch.where(moved, 0, state.n_refused + tries.long()),
@@ -224,24 +237,13 @@ class HeldOutSteinIS:
             transition=state.transition + 1,
             rng=generator.get_state(),
         )
-        return new, HeldOutInfo(torch.where(moved, best - state.merit, 0.0), chosen)
+        return new, HeldOutSteinISInfo(torch.where(moved, best - state.elbo, 0.0), chosen)
 
-    def run(
-        self,
-        state: HeldOutState,
-        n_transitions: int,
-        on_step: Callable[[HeldOutState, HeldOutInfo], None] | None = None,
-    ) -> HeldOutState:
-        """Take up to `n_transitions` further ones; stop where all problems are out of patience."""
-        for _ in range(n_transitions):
-            if bool((state.n_refused >= self.patience).all()):
-                break
-            state, info = self.step(state)
-            if on_step is not None:
-                on_step(state, info)
-        return state
+    def finished(self, state: HeldOutSteinISState) -> bool:
+        """Say whether all problems are out of patience."""
+        return bool((state.n_refused >= self.patience).all())
 
-    def importance_sample(self, state: HeldOutState) -> ImportanceSample:
+    def importance_sample(self, state: HeldOutSteinISState) -> ImportanceSample:
         """Return the followers, and never the held-out particles, with log w = log p̄ - log q_ℓ.
 
         Raises
@@ -253,12 +255,16 @@ class HeldOutSteinIS:
         check_log_density(log_p, "the target's log_prob")
         return ImportanceSample(state.followers, log_p - state.log_q)
 
-    def _merit(self, state: HeldOutState, step_map: StepMap) -> Tensor:
-        """The merit after a map, ``(*batch,)``; -∞ where it folds or leaves the numbers."""
-        moved, log_det, positive = step_map.with_log_det(state.held_out)
-        merit = (self.target.log_prob(moved) - state.log_q_held_out + log_det).mean(-1)
-        return torch.where(positive.all(-1) & torch.isfinite(merit), merit, -torch.inf)
+    def n_evaluations(self, n_transitions: int) -> int:
+        """Return how many particles of a problem p̄ or its score are asked for at.
 
-    def _batch(self, leaders: Tensor, generator: torch.Generator) -> Tensor:
-        k = self.leaders_per_step
-        return leaders if k is None else random_batch(leaders, k, generator)
+        `run` may stop before `n_transitions`, and then takes fewer.
+        """
+        each = (self.leaders_per_step or self.n_leaders) + len(FACTORS) * self.n_held_out
+        return self.n_held_out + n_transitions * each + self.n_followers
+
+    def _elbo(self, state: HeldOutSteinISState, step_map: StepMap) -> Tensor:
+        """Return the ELBO after a map, ``(*batch,)``; -inf where it folds or is not finite."""
+        moved, log_det, positive = step_map.with_log_det(state.held_out)
+        elbo = (self.target.log_prob(moved) - state.log_q_held_out + log_det).mean(-1)
+        return torch.where(positive.all(-1) & torch.isfinite(elbo), elbo, -torch.inf)

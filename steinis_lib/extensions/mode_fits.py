@@ -1,16 +1,17 @@
 """A mixture of Gaussians, each found by a Stein flow at a mode: a proposal to weigh or anneal from.
 
-A Gaussian flow settles on one mode, and leaders that never visit a mode cannot build a map to it:
+A Gaussian flow settles on one mode, and leaders that never visit a mode cannot build a map to it.
+`fit_modes` therefore takes five steps:
 
-1. explore: short HAIS from q_0, its step adapted. Its weights are not used, so it may be biased;
-2. climb: each particle goes uphill, by gradient steps that grow when they succeed, else shrink;
-3. choose: of the ends that are distinct, the highest;
-4. fit: a `GaussianFlow` from each, all as one batch; fits that meet in one place are one;
-5. weigh: component weights by the Rao-Blackwellised steps of M-PMC (Cappé et al. 2008), with the
+1. `explore`: short HAIS from q_0;
+2. `climb`: each particle goes uphill by gradient steps;
+3. `distinct`: keep the highest of the ends that lie apart;
+4. `fit`: a `GaussianFlow` from each, all as one batch; fits that meet in one place become one;
+5. `weigh`: component weights by the Rao-Blackwellised steps of M-PMC (Cappé et al. 2008), with the
    components held fixed.
 
-The mixture's density is exact, so that weights with it are valid, whatever the steps before did.
-A mode that no explorer came to is missing, and nothing in the weights can show it.
+The mixture's density is exact, so weights with it are valid, whatever the steps before did. A mode
+that no explorer came to is missing, and nothing in the weights can show it.
 
 All of this is for one problem: points are ``(n, d)``, without batch axes.
 """
@@ -18,114 +19,116 @@ All of this is for one problem: points are ``(n, d)``, without batch axes.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from steinis_lib.baselines.annealing import linear_schedule
-from steinis_lib.baselines.hais import HAIS
-from steinis_lib.core.checks import check_finite, check_log_density, check_particles
-from steinis_lib.extensions.gaussian_flow import GaussianFlow
+from steinis_lib.core.checks import check_log_density
+from steinis_lib.extensions.gaussian_flow import GaussianFlow, has_settled
+from steinis_lib.extensions.mode_search import check_points, climb, distinct, explore, refuse_zero
 from steinis_lib.importance import ImportanceSample
 from steinis_lib.targets.base import Gaussian, ScoredProposal, Target
 from steinis_lib.targets.mixtures import FullCovarianceMixture
 
-CLIMB_STEPS = 60
+FARTHEST_UP = 1e9
+"""Where a climb ends above this log p̄, it has met no mode."""
 SAME = 0.3
 """Fits are one if their means are less than this times √d standard deviations of either apart."""
 SHARE = 0.1
-"""Before weights are normalised, each gets this much of an equal share on top."""
+"""Each component gets this much of an equal share on top, before weights are normalised."""
 
 
-def explore(
+@dataclass(frozen=True)
+class ModeFits:
+    """What `fit_modes` found.
+
+    Parameters
+    ----------
+    mixture
+        The fits with their weights.
+    fits
+        Batch of Gaussians ``(k,)``, best first.
+    elbo
+        Their mean log-weights, ``(k,)``; see `fit`.
+    settled
+        Whether more transitions leave the best fit where it is; None if that was not looked at.
+    """
+
+    mixture: FullCovarianceMixture
+    fits: Gaussian
+    elbo: Tensor
+    settled: bool | None
+
+
+def fit_modes(
     target: Target,
     q0: ScoredProposal,
-    n_explorers: int,
-    n_transitions: int,
     generator: torch.Generator,
-    step_size: float = 0.2,
-    n_leapfrog: int = 5,
-) -> Tensor:
-    """Return the ends of HAIS from q_0, ``(n, d)``; no valid sample, for its step is adapted.
+    *,
+    n_explorers: int,
+    n_exploring: int,
+    n_modes: int,
+    n_leaders: int,
+    n_transitions: int,
+    n_draws: int,
+    n_weighings: int,
+    n_settling: int = 0,
+    on_stage: Callable[[str], None] | None = None,
+) -> ModeFits:
+    """Fit a Gaussian at each mode that explorers from q_0 find, and weigh them.
 
-    Costs `n_transitions` · `n_leapfrog` + 1 scores for each explorer. Raises what `HAIS` does.
-    """
-    chain = HAIS(
-        target, q0, linear_schedule(n_transitions), step_size, n_leapfrog, 0.5, adapt_biased=True
-    )
-    x = chain.run(chain.init(n_explorers, generator)).particles
-    _check_points(x, "explorers", target)
-    return x
-
-
-def climb(target: Target, x: Tensor, n_steps: int = CLIMB_STEPS) -> tuple[Tensor, Tensor, Tensor]:
-    """Go uphill from points x ``(n, d)``.
-
-    A step x + ε s(x) is taken if log p̄ rises by more than rounding could make it. ε then grows by
-    half, and otherwise falls to a third: in the end it is of the order of 1/(largest curvature).
-    The first step is at most 1 long. A mode whose widest direction has κ times the variance of its
-    narrowest takes some κ steps.
-
-    Returns
-    -------
-    x, log_p, epsilon
-        Where the climbs end, ``(n, d)``, log p̄ there, and the last ε taken, both ``(n,)``. That ε
-        has no meaning where no step was taken.
-
-    Raises
-    ------
-    ValueError
-        If x is not ``(n, d)``.
-    FloatingPointError
-        If log p̄ or the score is not finite at a start, naming the point.
-    """
-    _check_points(x, "x", target)
-    log_p, score = target.log_prob_and_score(x)
-    check_finite(log_p.unsqueeze(-1), "the target's log_prob")
-    check_finite(score, "the target's score")
-    epsilon = 1 / score.norm(dim=-1).clamp(min=1.0)
-    good, eps = epsilon, torch.finfo(x.dtype).eps
-    for _ in range(n_steps):
-        new = x + epsilon.unsqueeze(-1) * score
-        new_log_p, new_score = target.log_prob_and_score(new)
-        rounding = math.sqrt(eps) + 8 * eps * log_p.abs()
-        finite = torch.isfinite(new_log_p) & torch.isfinite(new_score).all(-1)
-        up = finite & (new_log_p > log_p + rounding)
-        x = torch.where(up.unsqueeze(-1), new, x)
-        score = torch.where(up.unsqueeze(-1), new_score, score)
-        log_p = torch.where(up, new_log_p, log_p)
-        good = torch.where(up, epsilon, good)
-        epsilon = torch.where(up, 1.5 * epsilon, epsilon / 3)
-    return x, log_p, good
-
-
-def distinct(x: Tensor, log_p: Tensor, epsilon: Tensor, most: int) -> Tensor:
-    """Return indices of at most `most` ends of climbs, highest first, none near a higher one.
-
-    x ``(n, d)``, log_p and epsilon ``(n,)`` are those of `climb`. Near is within √(dε)/2, with the
-    ε of the higher one: a climb's last step is about the variance in the narrowest direction.
+    Parameters
+    ----------
+    q0
+        Where explorers start: at least as wide as p.
+    n_explorers, n_exploring
+        Particles of HAIS, and its transitions, with one leapfrog step each.
+    n_modes
+        The most modes that are fitted.
+    n_leaders, n_transitions
+        Of the `GaussianFlow` of each fit.
+    n_draws, n_weighings
+        Draws in each step of `weigh`, and how many steps.
+    n_settling
+        Take so many more transitions of the best fit, to see whether it had settled. 0 (default):
+        do not look.
+    on_stage
+        Called with "exploring", "climbing", "fitting" and "weighing", each when it is done.
 
     Raises
     ------
     ValueError
-        If shapes do not fit, or `most` is less than 1.
+        If q_0 has batch axes, or a size is out of range.
     FloatingPointError
-        If log_p is NaN or +inf, naming the point.
+        If log p̄ is NaN or infinite or its score not finite where particles come, or if log p̄
+        rises above `FARTHEST_UP`.
     """
-    if x.ndim != 2 or not log_p.shape == epsilon.shape == x.shape[:1]:
-        shapes = ", ".join(str(tuple(t.shape)) for t in (x, log_p, epsilon))
-        raise ValueError(f"expected x (n, d), log_p (n,) and epsilon (n,), no batch; got {shapes}")
-    if most < 1:
-        raise ValueError(f"most must be at least 1, got {most}")
-    check_log_density(log_p, "log_p")
-    chosen: list[int] = []
-    for i in log_p.argsort(descending=True).tolist():
-        near = 0.5 * (x.shape[-1] * epsilon[chosen]).sqrt()
-        if bool(((x[chosen] - x[i]).norm(dim=-1) > near).all()):
-            chosen.append(i)
-        if len(chosen) == most:
-            break
-    return torch.tensor(chosen, device=x.device)
+    done = on_stage or (lambda _: None)
+    ends = explore(target, q0, n_explorers, n_exploring, generator, n_leapfrog=1)
+    done("exploring")
+    x, log_p, epsilon = climb(target, ends)
+    if bool((log_p > FARTHEST_UP).any()):
+        raise FloatingPointError(
+            "log_prob rises without end uphill of q0, so that its integral is infinite; expected a "
+            "density that falls off in all directions: check its sign"
+        )
+    done("climbing")
+    chosen = distinct(x, log_p, epsilon, n_modes)
+    scales = epsilon[chosen].sqrt()
+    fits, elbo = fit(target, x[chosen], scales, n_leaders, n_transitions, generator)
+    refuse_zero(elbo, "the mean of log_prob", "fit")
+    settled = None
+    if n_settling:
+        best = Gaussian(fits.mean[0], fits.scale_tril[0])
+        settled = has_settled(
+            target, best, generator, n_leaders=n_leaders, n_transitions=n_settling
+        )
+    done("fitting")
+    mixture = weigh(target, fits, elbo, n_draws, n_weighings, generator)
+    done("weighing")
+    return ModeFits(mixture, fits, elbo, settled)
 
 
 def fit(
@@ -136,7 +139,7 @@ def fit(
     n_transitions: int,
     generator: torch.Generator,
 ) -> tuple[Gaussian, Tensor]:
-    """Fit a Gaussian from each start; drop those that coincide with a better one (see `SAME`).
+    """Fit a Gaussian from each start; drop fits that coincide with a better one (see `SAME`).
 
     Parameters
     ----------
@@ -144,7 +147,7 @@ def fit(
         Means ``(k, d)`` and standard deviations ``(k,)`` of the Gaussians to start from; √ε of a
         climb is such a deviation.
     n_leaders, n_transitions
-        As for `GaussianFlow`; the ELBO takes `n_leaders` values of log p̄ more.
+        As for `GaussianFlow`; each ELBO takes `n_leaders` values of log p̄ more.
 
     Returns
     -------
@@ -161,16 +164,16 @@ def fit(
     FloatingPointError
         If a score is not finite, or log p̄ is NaN or +inf, naming fit and particle.
     """
-    _check_points(starts, "starts", target)
+    check_points(starts, "starts", target)
     if scales.shape != starts.shape[:1] or not bool((scales > 0).all()):
         raise ValueError(
             f"expected a positive scale for each start, ({len(starts)},); got "
             f"{tuple(scales.shape)}: {scales.tolist()}"
         )
-    flow = GaussianFlow(target, n_leaders)
     eye = torch.eye(starts.shape[-1], dtype=starts.dtype, device=starts.device)
     q0 = Gaussian(starts, scales[:, None, None] * eye)
-    q = flow.proposal(flow.run(flow.init(q0, generator), n_transitions))
+    flow = GaussianFlow(target, q0, n_leaders=n_leaders)
+    q = flow.proposal(flow.run(flow.init(generator), n_transitions))
     x = q.sample((len(starts), n_leaders), generator)
     log_p = target.log_prob(x)
     check_log_density(log_p, "the target's log_prob")
@@ -192,9 +195,9 @@ def weigh(
 ) -> FullCovarianceMixture:
     """Return the mixture of fits with weights found in `n_steps` of `n_samples` draws each.
 
-    A step is α_k ← (Σ_i w̃_i ρ_k(x_i) + s/K)/(1 + s), s = `SHARE`, on draws from the last mixture: a
-    component that had no draws could otherwise never come back, and the rest would be all there is
-    against a tail. A single component has weight 1, at no cost.
+    A step is α_k ← (Σ_i w̃_i ρ_k(x_i) + s/K)/(1 + s), with s = `SHARE`, on draws from the last
+    mixture. Without the share, a component that had no draws could never come back. A single
+    component has weight 1, at no cost.
 
     Parameters
     ----------
@@ -235,18 +238,10 @@ def _shared(log_alpha: Tensor) -> Tensor:
 
 
 def _apart(q: Gaussian, i: int, j: int) -> bool:
-    """Whether two fits are different, in units of the standard deviations of either."""
+    """Say whether two fits are different, in units of the standard deviations of either."""
     difference = (q.mean[i] - q.mean[j]).unsqueeze(-1)
     return all(
         float(torch.linalg.solve_triangular(q.scale_tril[n], difference, upper=False).norm())
         > SAME * math.sqrt(q.dim)
         for n in (i, j)
     )
-
-
-def _check_points(x: Tensor, name: str, target: Target) -> None:
-    check_particles(x, name, target.dim)
-    if x.ndim != 2:
-        raise ValueError(
-            f"{name} must be (n, d), one problem at a time, got {tuple(x.shape)}; loop over a batch"
-        )

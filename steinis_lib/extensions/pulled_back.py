@@ -2,9 +2,9 @@
 
 With T = T_K ∘ … ∘ T_1 and x = T(z), p̄ becomes p̄_z(z) = p̄(T(z)) |det ∇T(z)|, which has the same Z.
 The log-weights log p̄_z - log q_0 are those of SteinIS, as q_K is the law of T(z) for z from q_0.
-HAIS from q_0 on this target therefore anneals from q_K to p: it starts with the weights of
-SteinIS at β = 0, and mixes where the map has made p̄_z close to q_0. This is transport map MCMC
-(Parno & Marzouk 2018), called "NeuTra" where T is a neural network (Hoffman et al. 2019).
+HAIS from q_0 on this target therefore anneals from q_K to p. It mixes well if the maps have made
+p̄_z close to q_0. This is transport map MCMC (Parno & Marzouk 2018), called "NeuTra" where T is a
+neural network (Hoffman et al. 2019).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from steinis_lib.targets.base import Target
 
 @dataclass(frozen=True)
 class PulledBack:
-    """p̄ of z = T⁻¹(x), as a target with the same Z. Determinants are exact.
+    """p̄ as a density of z = T⁻¹(x), with the same Z. Determinants are exact.
 
-    A run of SteinIS shows its maps to `on_step`, as ``info.step_map``. They depend on leaders
-    alone: weights are valid for new draws from q_0 and for the followers, not for the leaders.
+    A run of SteinIS gives its maps to `on_step`, as ``info.step_map``. They depend on leaders
+    alone, so weights are valid for new draws from q_0 and for the followers, but not for leaders.
 
     A score costs K evaluations of φ and ∇φ with |A| leaders each, forward and backward by autograd,
     and one score of the target. Memory is that of all K maps at once: K n (d² + |A|) numbers for
@@ -34,7 +34,7 @@ class PulledBack:
     Parameters
     ----------
     target
-        p̄ of x; it needs no autograd of its own, its score is used.
+        p̄ of x; its own score is used, so it need not support autograd.
     maps
         T_1, …, T_K, in the order of the run, with fitted kernels.
 
@@ -71,9 +71,9 @@ class PulledBack:
         ------
         NotInvertibleError
             If a determinant is not positive at a particle, naming the map by its index. That map
-            folds, so that p̄_z is not the density of T⁻¹(x), and its Z is too large. A particle
-            whose coordinates or determinants are NaN is let through, and its density is NaN: HAIS
-            rejects such proposals.
+            folds, so p̄_z is not the density of T⁻¹(x), and its Z is too large. A particle whose
+            coordinates or determinants are NaN raises nothing: its density is NaN, and HAIS rejects
+            such proposals.
         """
         x, log_abs_det = self._push(z)
         return self.target.log_prob(x) + log_abs_det
@@ -118,7 +118,7 @@ class PulledBack:
         return z, log_abs_det
 
     def _expand(self, z: Tensor) -> Tensor:
-        """Give z the batch axes of the maps, that each problem has a gradient of its own."""
+        """Give z the batch axes of the maps, so that each problem has a gradient of its own."""
         check_particles(z, "z", self.dim)
         batches = [t.leaders.shape[:-2] for t in self.maps]
         batches += [torch.as_tensor(t.step_size).shape for t in self.maps]

@@ -7,9 +7,9 @@ Jacobians I + ε∇φ of short steps are close to diagonal. With D their diagona
 where f = ‖E‖_F and g = ‖E²‖_F < 1: tr E = 0, and |tr E^2k| ≤ g^k and |tr E^(2k+1)| ≤ f g^k for
 k > 1. The one product E² gives everything here, and costs a third of an LU decomposition.
 
-The series is taken where that bound is below √d times the machine precision, for d rounded pivots
-move log|det| as far in any case. The sign is that of det D then, as no eigenvalue of E exceeds √g.
-All other matrices go through LU with pivoting.
+The series is used where this bound is below √d times the machine precision, which is what d rounded
+pivots of an LU decomposition add up to. The sign is then that of det D, as no eigenvalue of E
+exceeds √g. All other matrices go through LU with pivoting.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 SERIES_FROM = 16
-"""The smallest d at which the series is worth looking at: below, LU takes a microsecond."""
+"""The smallest d for which the series is tried; below it, LU takes a microsecond."""
 
 
 class OuterSum(NamedTuple):
@@ -67,8 +67,8 @@ def problems(t: Tensor, batch: torch.Size) -> Tensor:
 def log_abs_det(a: Tensor) -> tuple[Tensor, Tensor]:
     """Return the sign (1, -1 or 0) and log|det| of matrices ``(*, d, d)``, each ``(*)``.
 
-    A singular matrix has log|det| = -∞; one with a NaN has NaN. For d ≤ 2, where LAPACK's calls
-    dominate, a closed form; for larger d, LU or the series of this module.
+    A singular matrix has log|det| = -∞, one with a NaN has NaN. For d ≤ 2 this is a closed form, as
+    calls of LAPACK would take longer than the work; for larger d, LU or the series of this module.
     """
     d = a.shape[-1]
     if d <= 2:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from steinis_lib.core.checks import check_finite, check_log_density, check_particles
+from steinis_lib.core.checks import check_at_least, check_finite, check_log_density, check_particles
 from steinis_lib.stein.maps import StepMap
 from steinis_lib.targets.base import Proposal
 
@@ -101,13 +101,13 @@ def invert(
 
     Newton's method on x + ε φ(x) = y; a step that does not lower a point's residual is halved.
     Each iteration evaluates φ and ∇φ together, at the points that are left. A point is done when
-    its residual passes; the determinant there is known by then, and one last step is free. That
-    step leaves x exact to about the square of the tolerance, log|det ∇T| to the tolerance times ε.
+    its residual is within the tolerance. Newton's next step from there is known by then, and is
+    added: x is exact to about the square of the tolerance, log|det ∇T| to the tolerance times ε.
 
-    Where φ is bounded, as for RBF and IMQ, T is one-to-one if det ∇T > 0 everywhere (Hadamard),
-    and is not if det ∇T < 0 anywhere, as its degree is 1. The sign is looked at wherever Newton
-    goes, and at the leaders, about which maps fold first. So no map is refused wrongly for its
-    sign, but one that folds elsewhere alone can pass. None folds where ε sup‖∇φ‖ < 1.
+    Where φ is bounded, as for RBF and IMQ, T is one-to-one if det ∇T > 0 everywhere (Hadamard), and
+    is not if det ∇T < 0 anywhere, as its degree is 1. The sign is checked at the leaders, about
+    which maps fold first, and at all points that Newton's method visits. So a map that is refused
+    does fold, but a map that folds only elsewhere is not noticed. No map folds if ε sup‖∇φ‖ < 1.
 
     Parameters
     ----------
@@ -116,10 +116,10 @@ def invert(
     start
         Where to start; default: y.
     tolerance
-        Of the residual, relative to the spread of the leaders; default: the square root of the
-        machine precision, 1.5e-8 in float64 and 3e-4 in float32. Round-off of y is added.
+        Largest residual, relative to the spread of the leaders; default: the square root of the
+        machine precision, 1.5e-8 in float64 and 3e-4 in float32. Round-off of y is allowed on top.
     max_iterations
-        Evaluations of φ at a point before giving up.
+        The most evaluations of φ at a point.
 
     Raises
     ------
@@ -131,8 +131,7 @@ def invert(
     leaders, d = step_map.leaders, step_map.leaders.shape[-1]
     check_particles(y, "y", d)
     check_finite(y, "a point")
-    if max_iterations < 1:
-        raise ValueError(f"max_iterations must be at least 1, got {max_iterations}")
+    check_at_least(max_iterations, 1, "max_iterations")
     epsilon = torch.as_tensor(step_map.step_size, dtype=y.dtype, device=y.device)
     batch = torch.broadcast_shapes(y.shape[:-2], leaders.shape[:-2], epsilon.shape)
     y = y.expand(*batch, *y.shape[-2:])
@@ -184,7 +183,7 @@ def _newton(step_map: StepMap, epsilon: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 
 def _solve(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return a⁻¹b, sign and log|det a|; closed forms for d ≤ 2, where LAPACK's calls dominate."""
+    """Return a⁻¹b, sign and log|det a|; closed forms for d ≤ 2, which are faster than LAPACK."""
     if a.shape[-1] > 2:
         sign, log_abs_det = torch.linalg.slogdet(a)
         return torch.linalg.solve_ex(a, b.unsqueeze(-1))[0].squeeze(-1), sign, log_abs_det

@@ -1,4 +1,4 @@
-"""Kernels, and everything Stein that is linear in them.
+"""Kernels, and the Stein expressions that are linear in them.
 
 A kernel k enters SVGD, SteinIS and KSD through three expressions, each linear in k:
 
@@ -6,10 +6,9 @@ A kernel k enters SVGD, SteinIS and KSD through three expressions, each linear i
 * its Jacobian ∇φ(y), whole or only its diagonal                             (Proposition 1),
 * the Stein kernel κ_p(x, y)                                                 (eq. 7).
 
-`Kernel` asks for just these, so that sums of kernels, affine parts, and kernels in whitened
-coordinates are further classes with the same methods. `fit` lets a kernel take what depends on
-the data (a bandwidth, a metric) from the leaders, and from them alone: the followers must not
-influence the map they are pushed through.
+A `Kernel` gives these three, so sums of kernels, affine parts, and kernels in whitened coordinates
+are classes with the same methods. `fit` takes what depends on the data (a bandwidth, a metric) from
+the leaders alone: followers must not influence the map that they are pushed through.
 
 For radial kernels k(x, y) = f(‖x - y‖²) all three are matrix products.
 """
@@ -48,10 +47,10 @@ class Kernel(Protocol):
     def jacobians(
         self, y: Tensor, leaders: Tensor, scores: Tensor, at_once: int
     ) -> tuple[Tensor, Iterator[Tensor]]:
-        """Return φ(y), and ∇φ(y) ``(at_once, n, d, d)`` of so many problems of the batch at a time.
+        """Return φ(y), and ∇φ(y) in pieces of `at_once` problems: ``(at_once, n, d, d)`` each.
 
-        The batch is that of φ(y), its axes flattened to one; the last piece may be shorter. Where
-        ∇φ is the same at all points, n may be 1. The caller may overwrite the pieces.
+        Pieces follow the batch of φ(y), with its axes flattened to one; the last may be shorter.
+        Where ∇φ is the same at all points, n may be 1. The caller may overwrite the pieces.
         """
         ...
 
@@ -91,8 +90,7 @@ def median_distance(x: Tensor) -> Tensor:
 def median_bandwidth(x: Tensor) -> Tensor:
     """Return the paper's h = med² / (2 log(m + 1)), ``(*batch,)``, for leaders ``(*batch, m, d)``.
 
-    `med` is `median_distance`. Where it is zero (half of the pairs coincide) the rule says
-    nothing, and h = 1 is returned.
+    `med` is `median_distance`. Where it is zero, as half of the pairs coincide, h is 1.
     """
     h = median_distance(x).square() / (2 * math.log(x.shape[-2] + 1))
     return torch.where(h > 0, h, torch.ones_like(h))
@@ -122,7 +120,7 @@ class Radial:
     def profile(self, r: Tensor, h: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return f(r) and the ratios f'/f and f''/f', which may broadcast against r.
 
-        It owns r, and may overwrite it.
+        It may overwrite r.
         """
         raise NotImplementedError
 

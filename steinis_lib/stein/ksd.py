@@ -71,8 +71,8 @@ def cross_ksd_squared(
 ) -> Tensor:
     """Mean of κ_p over leader × follower pairs, ``(*batch,)``; the kernel is fitted to leaders.
 
-    With the leaders fixed this is exactly -dKL(q_ℓ‖p)/dt of the followers' q_ℓ as ε → 0, and can
-    be negative, where KSD² cannot: then their KL rises. `weights` are those of followers.
+    With the leaders fixed this is exactly -dKL(q_ℓ‖p)/dt of the followers' q_ℓ as ε → 0. It can
+    be negative, unlike KSD²: the followers' KL then rises. `weights` are those of followers.
     """
     check_particles(leaders, "leaders", target.dim, at_least=2)
     check_particles(followers, "followers", target.dim)

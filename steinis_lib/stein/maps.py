@@ -19,15 +19,15 @@ SWITCH_BELOW = 0.1
 """The paper's switch (section 5): first-order determinants once ε ≤ 0.1."""
 
 JACOBIANS = 2**19
-"""Numbers in the Jacobians that exist at a time, of whole problems: 2 MB in 32 bits."""
+"""The most numbers of Jacobians held at a time, in whole problems: 2 MB in 32 bits."""
 
 
 @dataclass(frozen=True)
 class StepMap:
     """T(y) = y + ε φ(y), with φ built from leaders alone (eqs. 8 and 9).
 
-    Everything that defines the map is here, so that it can be applied to any points, kept, and
-    applied again. `build` makes one from a target.
+    It holds all that defines the map, so it can be kept and applied to any points. `build` makes
+    one from a target.
 
     Parameters
     ----------
@@ -69,9 +69,9 @@ class StepMap:
         log_abs_det
             ``(*batch, n)``.
         orientation_kept
-            ``(*batch, n)``, False where the determinant is not positive: there the map folds
-            space, is not one-to-one, and the density tracked through it is wrong. True
-            everywhere is necessary for a one-to-one map, not sufficient.
+            ``(*batch, n)``, False where the determinant is not positive. There the map folds
+            space: it is not one-to-one, and the density tracked through it is wrong. True
+            everywhere does not prove that the map is one-to-one.
         """
         epsilon = self._epsilon(y)
         if determinant == "switch":

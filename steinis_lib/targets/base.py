@@ -1,8 +1,8 @@
 """Targets: unnormalised densities p̄ on R^d, with their scores s_p = ∇ log p̄.
 
 Every target takes particles ``(*batch, n, d)`` and returns log-densities ``(*batch, n)`` and
-scores ``(*batch, n, d)``. Parameters may carry leading batch axes of their own, so that a batch
-of independent trials can have a model each.
+scores ``(*batch, n, d)``. Parameters may have the same batch axes: each problem of a batch then has
+a model of its own.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Target(Protocol):
         ...
 
     def log_prob_and_score(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return both, for the price of the score where they share work."""
+        """Return both; where they share work, that is cheaper than two calls."""
         ...
 
 
@@ -72,7 +72,7 @@ class LogProb:
     Parameters
     ----------
     function
-        Maps ``(n, d)`` to ``(n,)``, one value a particle, differentiable by torch. Batch axes
+        Maps ``(n, d)`` to ``(n,)``, one value per particle, differentiable by torch. Batch axes
         are folded into n before it is called.
     dim
         The dimension d.
@@ -170,7 +170,7 @@ class Gaussian:
 
     @cached_property
     def _scales(self) -> Tensor | None:
-        """The diagonal of L, ``(*batch, 1, d)``, where L is diagonal: no triangular solve then."""
+        """The diagonal of L, ``(*batch, 1, d)``, if L is diagonal: it saves triangular solves."""
         scales = self.scale_tril.diagonal(dim1=-2, dim2=-1)
         return (
             scales.unsqueeze(-2) if torch.equal(torch.diag_embed(scales), self.scale_tril) else None

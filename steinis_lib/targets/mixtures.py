@@ -12,7 +12,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class GaussianMixture:
-    """A mixture Σ_k π_k N(μ_k, diag σ_k²), normalised; everything is a matrix product.
+    """A mixture Σ_k π_k N(μ_k, diag σ_k²), normalised.
 
     Parameters
     ----------
@@ -112,9 +112,9 @@ class GaussianMixture:
 
 @dataclass(frozen=True)
 class FullCovarianceMixture:
-    """A mixture Σ_k π_k N(μ_k, L_k L_kᵀ), normalised; no intermediate is n×K×d.
+    """A mixture Σ_k π_k N(μ_k, L_k L_kᵀ), normalised.
 
-    The batch axes of the three broadcast: many sets of weights may share their components.
+    The batch axes of the three broadcast: many sets of weights may share the same components.
 
     Parameters
     ----------

@@ -1,4 +1,6 @@
-"""What the tests of AIS and HAIS share."""
+"""What the tests of annealing, and of what builds on it, share."""
+
+from dataclasses import replace
 
 import torch
 from torch import distributions as D
@@ -7,14 +9,23 @@ from steinis_lib import LogProb
 
 
 def same(a, b):
+    """Whether two states are equal bit for bit."""
     return all(torch.equal(getattr(a, f), getattr(b, f)) for f in a.__dataclass_fields__)
 
 
 def z_ratio(sampler, target, generator, n=200, trials=200):
-    """Mean of Ẑ/Z over independent trials, and its standard error."""
-    state = sampler.run(sampler.init(n, generator, (trials,)))
+    """Mean of Ẑ/Z over independent trials of n particles, and its standard error."""
+    sampler = replace(sampler, n_particles=n)
+    state = sampler.run(sampler.init(generator, batch_shape=(trials,)))
     ratio = (sampler.importance_sample(state).log_z - target.log_z).exp()
     return ratio.mean(), ratio.std() / trials**0.5
+
+
+def grid_expectation(skewed, f):
+    """E_p[f] of the two-dimensional target `skewed`, by a sum over a grid."""
+    grid = torch.linspace(-8, 8, 801)
+    x = torch.cartesian_prod(grid, grid)
+    return (skewed.log_prob(x) - skewed.log_z).exp() @ f(x) * 0.02**2
 
 
 def chi_squared(mixture, x):

@@ -4,16 +4,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steinis_lib import Gaussian, ImportanceSample
-
-
-def plain(target, q, n, generator, batch=()):
-    x = q.sample((*batch, n), generator)
-    return ImportanceSample(x, target.log_prob(x) - q.log_prob(x))
+from steinis_lib import Gaussian, ImportanceSample, LogProb, importance_sampling
 
 
 def test_standard_errors_are_those_seen_over_repeats(skewed, wide, generator):
-    sample = plain(skewed, wide, 2000, generator, (400,))
+    sample = importance_sampling(skewed, wide, (400, 2000), generator)
     for estimates, errors in (
         (sample.log_z.unsqueeze(-1), sample.log_z_se.unsqueeze(-1)),
         sample.expectation(lambda x: torch.cat([x, x.square()], -1)),
@@ -27,8 +22,10 @@ def test_standard_errors_are_those_seen_over_repeats(skewed, wide, generator):
 
 def test_pareto_k_is_arviz_and_flags_a_bad_proposal(generator):
     target = Gaussian.isotropic(torch.tensor([0.5, -1.0]))
-    bad = plain(target, Gaussian.isotropic(torch.zeros(2), 0.4), 1000, generator)
-    good = plain(target, Gaussian.isotropic(torch.zeros(2), 1.5), 1000, generator)
+    bad, good = (
+        importance_sampling(target, Gaussian.isotropic(torch.zeros(2), scale), (1000,), generator)
+        for scale in (0.4, 1.5)
+    )
     assert bad.pareto_k > 0.7 > good.pareto_k
     _, k = arviz.psislw(bad.log_w.numpy())
     torch.testing.assert_close(bad.pareto_k, torch.tensor(float(k)))
@@ -80,3 +77,22 @@ def test_wrong_shapes_and_types_are_refused():
         ImportanceSample(torch.zeros(3, 1, dtype=torch.int64), torch.zeros(3))
     with pytest.raises(ValueError, match="f must return"):
         ImportanceSample(torch.zeros(3, 1), torch.zeros(3)).expectation(lambda x: x.sum(-1))
+
+
+def test_importance_sampling_is_unbiased(skewed, wide, generator):
+    sample = importance_sampling(skewed, wide, (400, 500), generator)
+    torch.testing.assert_close(
+        sample.log_w, skewed.log_prob(sample.particles) - wide.log_prob(sample.particles)
+    )
+    ratio = (sample.log_z - skewed.log_z).exp()
+    error = ratio.std() / 20
+    assert error < 0.01
+    assert abs(ratio.mean() - 1) < 4 * error
+
+
+def test_importance_sampling_refuses_nonsense(skewed, wide, generator):
+    with pytest.raises(ValueError, match="q0 has d=3"):
+        importance_sampling(skewed, Gaussian.isotropic(torch.zeros(3)), (10,), generator)
+    hole = LogProb(lambda x: x.sum(-1) * torch.nan, 2)
+    with pytest.raises(FloatingPointError, match="nan at particle 0"):
+        importance_sampling(hole, wide, (10,), generator)

@@ -1,25 +1,26 @@
 import math
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import pytest
 import torch
-from scipy.optimize import minimize
+from annealing_checks import same
 
 from steinis_lib import LogProb, StepSize, load_state, save_state
-from steinis_lib.baselines.adaptive_is import (
-    AdaptiveIS,
-    AdaptiveISState,
-    project_euclidean,
-    project_kl,
-    stochastic_gradient,
-)
-from steinis_lib.baselines.mixture_weights import optimal_weights
+from steinis_lib.baselines import AdaptiveIS, AdaptiveISState
+from steinis_lib.baselines.adaptive_is import stochastic_gradient
+from steinis_lib.companion.sections.s3_adaptive_is.mixture_weights import optimal_weights
 from steinis_lib.targets.mixtures import FullCovarianceMixture
 
 OBJECTIVES = ["variance", "cross-entropy"]
 UPDATES = ["mirror", "projected"]
 GRID = torch.cartesian_prod(torch.linspace(-8, 8, 201), torch.linspace(-7, 11, 201))
 LOG_VOLUME = math.log(16 / 200 * 18 / 200)
+
+
+def adaptive(target, q0, objective="variance", update="mirror", step_size=0.1, **settings):
+    return AdaptiveIS(
+        target, q0, objective=objective, update=update, step_size=step_size, **settings
+    )
 
 
 @pytest.fixture
@@ -62,8 +63,8 @@ def test_a_step_goes_against_an_unbiased_gradient(
 ):
     """g is read off 50,000 independent steps, too short to reach a boundary of the simplex."""
     eta = 1e-7
-    sampler = AdaptiveIS(normalised, components, objective, update, lambda _: eta, 4)
-    start = sampler.init(generator, (50_000,))
+    sampler = adaptive(normalised, components, objective, update, eta, n_particles=4)
+    start = sampler.init(generator, batch_shape=(50_000,))
     end, info = sampler.step(start)
     if update == "mirror":  # known up to a constant
         g = (start.log_pi - end.log_pi) / eta
@@ -76,8 +77,7 @@ def test_a_step_goes_against_an_unbiased_gradient(
     assert ((g.mean(0) - exact).abs() < 4 * error).all()
     assert (exact.abs() > 20 * error).any()
     torch.testing.assert_close(
-        info.log_w,
-        normalised.log_prob(info.particles) - components.log_prob(info.particles),
+        info.log_w, normalised.log_prob(info.particles) - components.log_prob(info.particles)
     )
 
 
@@ -93,52 +93,6 @@ def test_gradients_of_several_draws_are_means(objective, generator):
     assert torch.equal(nothing, torch.zeros(1, 4))
 
 
-@pytest.mark.parametrize("floor", [0.0, 0.02, 0.12])
-@pytest.mark.parametrize("spread", [0.1, 1.0, 4.0])
-def test_projections_agree_with_slsqp(floor, spread, generator):
-    y = spread * torch.randn(8, 6, generator=generator)
-    near, close = project_euclidean(y, floor), project_kl(y, floor).exp()
-    assert (close >= floor - 1e-15).all()
-    assert (near >= floor).all()
-
-    def solve(f, gradient):
-        simplex = {"type": "eq", "fun": lambda pi: pi.sum() - 1}
-        return minimize(
-            f,
-            torch.full((6,), 1 / 6).numpy(),
-            jac=gradient,
-            method="SLSQP",
-            bounds=[(max(floor, 1e-12), 1)] * 6,
-            constraints=simplex,
-            options={"ftol": 1e-15, "maxiter": 500},
-        )
-
-    for i in range(8):
-        row = y[i].numpy()
-        best = solve(
-            lambda pi, row=row: ((pi - row) ** 2).sum(), lambda pi, row=row: 2 * (pi - row)
-        )
-        torch.testing.assert_close(near[i], torch.tensor(best.x), atol=1e-5, rtol=0)
-        best = solve(
-            lambda pi, row=row: float(torch.tensor(pi) @ (torch.tensor(pi).log() - row)),
-            lambda pi, row=row: torch.tensor(pi).log().numpy() + 1 - row,
-        )
-        torch.testing.assert_close(close[i], torch.tensor(best.x), atol=1e-5, rtol=0)
-
-
-@pytest.mark.parametrize("floor", [0.0, 0.05])
-def test_projections_keep_what_is_feasible_and_survive_extremes(floor, generator):
-    pi = floor + (1 - 6 * floor) * torch.rand(5, 6, generator=generator).log_softmax(-1).exp()
-    torch.testing.assert_close(project_euclidean(pi, floor), pi)
-    torch.testing.assert_close(project_kl(pi.log() + 7, floor).exp(), pi)
-    huge = torch.tensor([1e154, -1e154, 0.0, 1.0, 1e153, -1e10])
-    vertex = torch.tensor([1.0] + [0.0] * 5) * (1 - 6 * floor) + floor
-    torch.testing.assert_close(project_euclidean(huge, floor), vertex)
-    torch.testing.assert_close(project_kl(huge, floor).exp(), vertex)
-    dropped = project_kl(torch.tensor([0.0, -torch.inf, 0.0]), floor).exp()
-    torch.testing.assert_close(dropped, torch.tensor([0.5 - floor / 2, floor, 0.5 - floor / 2]))
-
-
 RATES = {
     ("variance", "mirror"): 0.2,
     ("variance", "projected"): 0.03,
@@ -147,12 +101,13 @@ RATES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("update", UPDATES)
 def test_runs_approach_the_exact_optimum(normalised, components, objective, update, generator):
     rate = StepSize(RATES[objective, update], 0.5)
-    sampler = AdaptiveIS(normalised, components, objective, update, rate, 10)
-    end = sampler.run(sampler.init(generator, (4,)), 1000)
+    sampler = adaptive(normalised, components, objective, update, rate, n_particles=10)
+    end = sampler.run(sampler.init(generator, batch_shape=(4,)), 1000)
     best = optimal_weights(
         components.log_components(GRID), normalised.log_prob(GRID), LOG_VOLUME, objective
     )
@@ -173,18 +128,30 @@ def test_runs_approach_the_exact_optimum(normalised, components, objective, upda
 def test_z_is_unbiased_while_the_weights_move(skewed, components, update, generator):
     """Z ≠ 1 here; 20 steps of one draw, in 4000 independent runs."""
     rate = StepSize({"mirror": 0.02, "projected": 0.002}[update], 0.5)
-    sampler = AdaptiveIS(skewed, components, "variance", update, rate, floor=0.02)
-    end = sampler.run(sampler.init(generator, (4000,)), 20)
+    sampler = adaptive(skewed, components, "variance", update, rate, floor=0.02)
+    end = sampler.run(sampler.init(generator, batch_shape=(4000,)), 20)
     assert (end.log_pi - components.log_weights).abs().mean() > 0.1
-    ratio = (end.log_z - skewed.log_z).exp()
+    ratio = (sampler.estimate(end).log_z - skewed.log_z).exp()
     error = ratio.std() / 4000**0.5
     assert error < 0.01
     assert abs(ratio.mean() - 1) < 4 * error
 
 
+@pytest.mark.parametrize("update", UPDATES)
+def test_the_standard_error_is_the_spread_while_the_weights_move(
+    skewed, components, update, generator
+):
+    rate = StepSize({"mirror": 0.02, "projected": 0.002}[update], 0.5)
+    sampler = adaptive(skewed, components, "variance", update, rate, n_particles=20, floor=0.02)
+    found = sampler.estimate(sampler.run(sampler.init(generator, batch_shape=(1000,)), 20))
+    scores = (found.log_z - skewed.log_z) / found.log_z_se
+    assert scores.std() == pytest.approx(1, abs=4 / 2000**0.5)
+
+
 def test_the_state_sums_up_the_run(normalised, components, generator):
-    sampler = AdaptiveIS(normalised, components, "variance", "mirror", StepSize(0.02, 0.5), 3)
-    start = sampler.init(generator, (2,))
+    rate = StepSize(0.02, 0.5)
+    sampler = adaptive(normalised, components, "variance", "mirror", rate, n_particles=3)
+    start = sampler.init(generator, batch_shape=(2,))
     drawn_from, log_w, etas = [start.log_pi], [], []
 
     def watch(state, info):
@@ -192,29 +159,31 @@ def test_the_state_sums_up_the_run(normalised, components, generator):
         log_w.append(info.log_w)
         etas.append(info.step_size)
 
-    end = sampler.run(start, 8, watch)
+    end = sampler.run(start, 8, on_step=watch)
+    estimate, w = sampler.estimate(end), torch.cat(log_w, -1).exp()
     torch.testing.assert_close(end.mean_pi, torch.stack(drawn_from[:-1]).exp().mean(0))
-    torch.testing.assert_close(end.log_z, torch.cat(log_w, -1).exp().mean(-1).log())
-    assert end.n_draws == 24
-    assert end.iteration == 8
+    torch.testing.assert_close(estimate.log_z, w.mean(-1).log())
+    torch.testing.assert_close(estimate.log_z_se, w.std(-1) / w.mean(-1) / 24**0.5)
+    assert end.n_draws == sampler.n_evaluations(8) == 24
+    assert end.transition == 8
     assert etas == [0.02 / (1 + t) ** 0.5 for t in range(8)]
     torch.testing.assert_close(sampler.proposal(start).log_weights, start.log_pi)
     with pytest.raises(ValueError, match="no Ẑ before the first step"):
-        _ = start.log_z
+        sampler.estimate(start)
 
 
 @pytest.mark.parametrize("update", UPDATES)
 def test_the_floor_holds_and_without_it_weights_vanish(normalised, components, update, generator):
     def run(floor):
-        sampler = AdaptiveIS(normalised, components, "variance", update, lambda _: 0.3, floor=floor)
-        return sampler.run(sampler.init(generator, (3,)), 60).log_pi.exp()
+        sampler = adaptive(normalised, components, "variance", update, 0.3, floor=floor)
+        return sampler.run(sampler.init(generator, batch_shape=(3,)), 60).log_pi.exp()
 
     pi = run(0.01)
     assert (pi >= 0.01 - 1e-15).all()
     assert (pi.min(-1).values < 0.01 + 1e-12).all()
     assert (run(0.0).min(-1).values < 1e-3).all()
     torch.testing.assert_close(pi.sum(-1), torch.ones(3))
-    raised = AdaptiveIS(normalised, components, "variance", update, lambda _: 1.0, floor=0.15)
+    raised = adaptive(normalised, components, "variance", update, 1.0, floor=0.15)
     start = raised.init(generator).log_pi.exp()
     torch.testing.assert_close(start[:2], torch.tensor([0.15, 0.15]))
     torch.testing.assert_close(start[3:] / start[2], torch.tensor([0.25, 0.3]) / 0.2)
@@ -226,34 +195,35 @@ def test_weights_that_overflow_leave_the_run_finite(
     skewed, components, objective, update, generator
 ):
     loud = LogProb(lambda x: skewed.function(x) + 900, 2)
-    sampler = AdaptiveIS(loud, components, objective, update, lambda _: 1.0, floor=0.01)
-    end = sampler.run(sampler.init(generator, (50,)), 10)
-    for tensor in (end.log_pi, end.mean_pi, end.log_z):
+    sampler = adaptive(loud, components, objective, update, 1.0, floor=0.01)
+    end = sampler.run(sampler.init(generator, batch_shape=(50,)), 10)
+    estimate = sampler.estimate(end)
+    for tensor in (end.log_pi, end.mean_pi, estimate.log_z, estimate.log_z_se):
         assert torch.isfinite(tensor).all()
     assert (end.log_pi.logsumexp(-1).abs() < 1e-12).all()
-    assert (end.log_z > 800).all()
+    assert (estimate.log_z > 800).all()
 
 
 def test_draws_where_the_density_is_zero_count_as_zero(lopsided, generator):
-    edge, two = (
-        0.5,
-        FullCovarianceMixture(
-            torch.tensor([0.4, 0.6]).log(), torch.tensor([[-1.0], [1.0]]), 1.5 * torch.ones(2, 1, 1)
-        ),
+    edge = 0.5
+    two = FullCovarianceMixture(
+        torch.tensor([0.4, 0.6]).log(), torch.tensor([[-1.0], [1.0]]), 1.5 * torch.ones(2, 1, 1)
     )
     half = LogProb(lambda x: torch.where(x[:, 0] > edge, -torch.inf, lopsided.log_prob(x)), 1)
-    sampler = AdaptiveIS(half, two, "variance", "mirror", lambda _: 0.02)
-    end = sampler.run(sampler.init(generator, (2000,)), 20)
+    sampler = adaptive(half, two, step_size=0.02)
+    end = sampler.run(sampler.init(generator, batch_shape=(2000,)), 20)
     normals = torch.distributions.Normal(lopsided.means[:, 0], lopsided.scales[:, 0])
     z = lopsided.log_weights.exp() @ normals.cdf(torch.tensor(edge))
-    ratio = end.log_z.exp() / z
+    ratio = sampler.estimate(end).log_z.exp() / z
     error = ratio.std() / 2000**0.5
     assert error < 0.01
     assert abs(ratio.mean() - 1) < 4 * error
     nowhere = LogProb(lambda x: x.sum(-1) * 0 - torch.inf, 1)
-    start = AdaptiveIS(nowhere, two, "variance", "mirror", lambda _: 0.02).init(generator)
-    after, _ = AdaptiveIS(nowhere, two, "variance", "mirror", lambda _: 0.02).step(start)
-    assert after.log_z == -torch.inf
+    sampler = adaptive(nowhere, two, step_size=0.02)
+    start = sampler.init(generator)
+    after, _ = sampler.step(start)
+    assert sampler.estimate(after).log_z == -torch.inf
+    assert sampler.estimate(after).log_z_se.isnan()
     torch.testing.assert_close(after.log_pi, start.log_pi)
 
 
@@ -261,24 +231,22 @@ def test_draws_where_the_density_is_zero_count_as_zero(lopsided, generator):
 def test_continuing_equals_one_long_run_also_from_disk(
     normalised, components, update, generator, tmp_path
 ):
-    def same(a, b):
-        return all(torch.equal(getattr(a, f.name), getattr(b, f.name)) for f in fields(a))
-
-    sampler = AdaptiveIS(normalised, components, "variance", update, StepSize(0.01, 0.5), 2)
-    start = sampler.init(generator, (3,))
+    rate = StepSize(0.01, 0.5)
+    sampler = adaptive(normalised, components, "variance", update, rate, n_particles=2)
+    start = sampler.init(generator, batch_shape=(3,))
     whole = sampler.run(start, 9)
     for state in (start, sampler.run(start, 4)):
         save_state(state, tmp_path / "run.safetensors")
         restored = load_state(AdaptiveISState, tmp_path / "run.safetensors")
-        left = 9 - int(state.iteration)
+        left = 9 - int(state.transition)
         assert same(sampler.run(state, left), whole)
         assert same(sampler.run(restored, left), whole)
     assert not torch.equal(sampler.init(generator).rng, sampler.init(generator).rng)
 
 
 def test_batches_are_independent_problems(normalised, components, generator):
-    sampler = AdaptiveIS(normalised, components, "variance", "projected", StepSize(0.01, 0.5))
-    start = sampler.init(generator, (3,))
+    sampler = adaptive(normalised, components, update="projected", step_size=StepSize(0.01, 0.5))
+    start = sampler.init(generator, batch_shape=(3,))
     end = sampler.run(start, 10)
     turned = start.log_pi.clone()
     turned[0] = turned[0].flip(0)
@@ -294,7 +262,7 @@ def test_each_problem_may_have_its_own_components(normalised, components, genera
     own = FullCovarianceMixture(
         components.log_weights, components.means + shift, components.scale_trils
     )
-    sampler = AdaptiveIS(normalised, own, "variance", "mirror", StepSize(0.01, 0.5))
+    sampler = adaptive(normalised, own, step_size=StepSize(0.01, 0.5))
     state, info = sampler.step(sampler.init(generator))
     assert state.log_pi.shape == (2, 5)
     first, second = (
@@ -306,28 +274,32 @@ def test_each_problem_may_have_its_own_components(normalised, components, genera
     torch.testing.assert_close(log_p - info.log_w, torch.stack(expected))
 
 
-def test_nonsense_is_refused(normalised, lopsided, components, generator):
-    def make(**changes):
-        settings = {"objective": "variance", "update": "mirror", "step_size": lambda _: 0.1}
-        return AdaptiveIS(normalised, components, **settings | changes)
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"objective": "reverse-kl"}, "objective must be one of .*got 'reverse-kl'"),
+        ({"update": "newton"}, "update must be one of .*got 'newton'"),
+        ({"n_particles": 0}, "n_particles must be at least 1, got 0"),
+        ({"floor": -0.1}, r"floor must be in \[0, 1/K\) with K=5"),
+        ({"floor": 0.2}, r"floor must be in \[0, 1/K\) with K=5"),
+        ({"floor": torch.nan}, r"floor must be in \[0, 1/K\) with K=5"),
+        ({"step_size": 0.0}, "step_size must be positive and finite"),
+    ],
+)
+def test_settings_out_of_range_are_refused(normalised, components, settings, message):
+    with pytest.raises(ValueError, match=message):
+        adaptive(normalised, components, **settings)
 
-    with pytest.raises(ValueError, match="objective must be one of .*got 'reverse-kl'"):
-        make(objective="reverse-kl")
-    with pytest.raises(ValueError, match="update must be one of .*got 'newton'"):
-        make(update="newton")
-    with pytest.raises(ValueError, match="n_samples must be at least 1"):
-        make(n_samples=0)
-    for floor in (-0.1, 0.2, torch.nan):
-        with pytest.raises(ValueError, match=r"floor must be in \[0, 1/K\) with K=5"):
-            make(floor=floor)
-    with pytest.raises(ValueError, match="components have d=2, but the target has d=1"):
-        AdaptiveIS(lopsided, components, "variance", "mirror", lambda _: 0.1)
+
+def test_nonsense_is_refused(normalised, lopsided, components, generator):
+    with pytest.raises(ValueError, match="q0 has d=2, but the target has d=1"):
+        adaptive(lopsided, components)
     for eta in (0.0, -1.0, torch.nan, torch.inf):
-        sampler = make(step_size=lambda _, eta=eta: eta)
+        sampler = adaptive(normalised, components, step_size=lambda _, eta=eta: eta)
         with pytest.raises(ValueError, match="step_size must be positive and finite"):
             sampler.step(sampler.init(generator))
     for bad in (torch.nan, torch.inf):
         broken = LogProb(lambda x, bad=bad: x.sum(-1) * 0 + bad, 2)
-        sampler = AdaptiveIS(broken, components, "variance", "mirror", lambda _: 0.1)
+        sampler = adaptive(broken, components)
         with pytest.raises(FloatingPointError, match=r"log_prob is (nan|inf) at particle"):
-            sampler.step(sampler.init(generator, (2,)))
+            sampler.step(sampler.init(generator, batch_shape=(2,)))

@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pytest
 import torch
-from annealing_checks import same
+from annealing_checks import grid_expectation, same
 from scipy.special import logsumexp
 
 from steinis_lib import Gaussian, LogProb, load_state, save_state
-from steinis_lib.extensions.bridge_sampling import Bridge, BridgeState, bridge_estimate, systematic
+from steinis_lib.extensions import BridgeSampling, BridgeSamplingState, bridge_estimate
 from steinis_lib.targets.whitened import WhitenedTarget
 
 LOG_Z = 1.7
@@ -121,8 +121,8 @@ def test_draws_where_p_is_zero_count(generator):
 def test_resample_move_and_bridge_find_z_of_a_skewed_target(skewed, generator):
     """And the standard error is that of the whole chain, resampling included."""
     q = Gaussian.isotropic(torch.tensor([0.4, 0.6]), 0.8)
-    sampler = Bridge(skewed, q, **SETTINGS)
-    state = sampler.run(sampler.init(400, 100, generator, (150,)), 12)
+    sampler = BridgeSampling(skewed, q, n_draws=400, **SETTINGS)
+    state = sampler.run(sampler.init(generator, batch_shape=(150,)), 12)
     found = sampler.estimate(state)
     errors = found.log_z - skewed.log_z
     assert abs(float(errors.mean())) < 4 * float(errors.std()) / math.sqrt(150)
@@ -131,21 +131,20 @@ def test_resample_move_and_bridge_find_z_of_a_skewed_target(skewed, generator):
 
 def test_chains_have_the_law_of_p(skewed, generator):
     q = Gaussian.isotropic(torch.tensor([0.4, 0.6]), 0.8)
-    sampler = Bridge(skewed, q, **SETTINGS)
-    x = sampler.run(sampler.init(2000, 400, generator, (40,)), 25).particles
-    grid = torch.linspace(-8, 8, 801)
-    points = torch.cartesian_prod(grid, grid)
-    p = (skewed.log_prob(points) - skewed.log_z).exp() * 0.02**2
+    sampler = BridgeSampling(skewed, q, n_draws=2000, n_chains=400, **SETTINGS)
+    x = sampler.run(sampler.init(generator, batch_shape=(40,)), 25).particles
     for power in (1, 2):
         means = x.pow(power).mean(1)
         error = means.std(0) / math.sqrt(40)
-        assert ((means.mean(0) - p @ points.pow(power)).abs() < 4 * error).all()
+        exact = grid_expectation(skewed, lambda x, power=power: x.pow(power))
+        assert ((means.mean(0) - exact).abs() < 4 * error).all()
 
 
 def test_what_is_visited_is_what_is_bridged(skewed, wide, generator):
-    sampler = Bridge(skewed, wide, **SETTINGS)
+    sampler = BridgeSampling(skewed, wide, n_draws=50, n_chains=6, **SETTINGS)
     seen = []
-    state = sampler.run(sampler.init(50, 6, generator, (2,)), 3, lambda s, _: seen.append(s))
+    start = sampler.init(generator, batch_shape=(2,))
+    state = sampler.run(start, 3, on_step=lambda s, _: seen.append(s))
     assert state.log_r_chains.shape == (2, 6, 3)
     for t, after in enumerate(seen):
         log_r = skewed.log_prob(after.particles) - wide.log_prob(after.particles)
@@ -166,16 +165,16 @@ def test_it_makes_the_evaluations_that_it_says(skewed, wide, generator):
             return LogProb.log_prob_and_score(self, x)[1]
 
     target = Counting(skewed.function, 2)
-    sampler = Bridge(target, wide, 0.4, 3)
-    sampler.run(sampler.init(50, 6, generator), 5)
-    assert sum(calls) == 50 + 6 * 5 * 3
+    sampler = BridgeSampling(target, wide, n_draws=50, n_chains=6, step_size=0.4, n_leapfrog=3)
+    sampler.run(sampler.init(generator), 5)
+    assert sum(calls) == sampler.n_evaluations(5) == 50 + 6 * 5 * 3
 
 
 def test_a_run_goes_on_bit_for_bit_from_a_file(skewed, wide, generator, tmp_path):
-    sampler = Bridge(skewed, wide, **SETTINGS)
-    start = sampler.init(50, 6, generator, (2,))
+    sampler = BridgeSampling(skewed, wide, n_draws=50, n_chains=6, **SETTINGS)
+    start = sampler.init(generator, batch_shape=(2,))
     save_state(sampler.run(start, 2), tmp_path / "state")
-    resumed = sampler.run(load_state(BridgeState, tmp_path / "state"), 3)
+    resumed = sampler.run(load_state(BridgeSamplingState, tmp_path / "state"), 3)
     assert same(resumed, sampler.run(start, 5))
 
 
@@ -183,8 +182,8 @@ def test_coordinates_leave_z_as_it_is(skewed, generator):
     """In u = L⁻¹(x - m) draws, chains and Ẑ are those of x, with velocities of covariance LLᵀ."""
     q = Gaussian(torch.tensor([0.4, 0.6]), torch.tensor([[0.8, 0.0], [0.3, 0.7]]))
     inside = WhitenedTarget(skewed, q)
-    sampler = Bridge(inside, inside.base(), **SETTINGS)
-    state = sampler.run(sampler.init(400, 100, generator, (100,)), 10)
+    sampler = BridgeSampling(inside, inside.base(), n_draws=400, **SETTINGS)
+    state = sampler.run(sampler.init(generator, batch_shape=(100,)), 10)
     errors = sampler.estimate(state).log_z - skewed.log_z
     assert abs(float(errors.mean())) < 4 * float(errors.std()) / 10
 
@@ -193,31 +192,10 @@ def test_coordinates_leave_z_as_it_is(skewed, generator):
 def test_dtype_is_that_of_q(dtype, generator):
     target = LogProb(lambda x: -0.5 * (x**2).sum(-1) - 0.1 * (x**4).sum(-1), 2)
     q = Gaussian.isotropic(torch.zeros(2, dtype=dtype))
-    sampler = Bridge(target, q, **SETTINGS)
-    state = sampler.run(sampler.init(60, 10, generator), 3)
+    sampler = BridgeSampling(target, q, n_draws=60, n_chains=10, **SETTINGS)
+    state = sampler.run(sampler.init(generator), 3)
     found = sampler.estimate(state)
     assert state.particles.dtype == found.log_z.dtype == found.log_z_se.dtype == dtype
-
-
-def test_systematic_resampling_rounds_k_times_the_weight(generator):
-    log_w = torch.randn(50, 30, generator=generator) * 1.5
-    index = systematic(log_w, 40, generator)
-    counts = torch.zeros(50, 30).scatter_add(-1, index, torch.ones(50, 40))
-    expected = 40 * log_w.softmax(-1)
-    assert ((counts - expected).abs() < 1 + 1e-9).all()
-
-
-def test_systematic_resampling_is_unbiased(generator):
-    log_w = torch.tensor([0.1, 0.25, 0.65]).log()
-    index = systematic(log_w.expand(20_000, 3), 1, generator).squeeze(-1)
-    share = torch.bincount(index, minlength=3) / 20_000
-    error = (log_w.exp() * (1 - log_w.exp()) / 20_000).sqrt()
-    assert ((share - log_w.exp()).abs() < 4 * error).all()
-
-
-def test_a_weight_of_zero_is_never_drawn(generator):
-    log_w = torch.tensor([-torch.inf, 0.0, -torch.inf, 1.0, -torch.inf]).expand(4000, 5)
-    assert set(systematic(log_w, 3, generator).flatten().tolist()) == {1, 3}
 
 
 @pytest.mark.parametrize(
@@ -250,29 +228,36 @@ def test_numbers_that_are_none_are_refused(draws, chains, message):
         bridge_estimate(draws, chains)
 
 
-def test_bad_settings_are_refused(skewed, wide, generator):
-    with pytest.raises(ValueError, match="n_leapfrog"):
-        Bridge(skewed, wide, n_leapfrog=0)
-    with pytest.raises(ValueError, match="step_size"):
-        Bridge(skewed, wide, step_size=-1.0)
-    with pytest.raises(ValueError, match="q0 has d=3"):
-        Bridge(skewed, Gaussian.isotropic(torch.zeros(3)))
-    with pytest.raises(ValueError, match="at least 2 draws and 2 chains"):
-        Bridge(skewed, wide).init(10, 1, generator)
-    sampler = Bridge(skewed, wide)
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"n_leapfrog": 0}, "n_leapfrog must be at least 1, got 0"),
+        ({"step_size": -1.0}, "step_size must be positive"),
+        ({"n_draws": 1}, "n_draws must be at least 2, got 1"),
+        ({"n_chains": 1}, "n_chains must be at least 2, got 1"),
+        ({"q0": Gaussian.isotropic(torch.zeros(3))}, "q0 has d=3, but the target has d=2"),
+    ],
+)
+def test_settings_out_of_range_are_refused(skewed, wide, settings, message):
+    with pytest.raises(ValueError, match=message):
+        BridgeSampling(**{"target": skewed, "q0": wide} | settings)
+
+
+def test_there_is_no_estimate_before_the_first_transition(skewed, wide, generator):
+    sampler = BridgeSampling(skewed, wide)
     with pytest.raises(ValueError, match="run some transitions first"):
-        sampler.estimate(sampler.init(10, 2, generator))
+        sampler.estimate(sampler.init(generator))
 
 
 def test_a_density_that_is_zero_at_all_draws_is_refused(wide, generator):
     target = LogProb(lambda x: torch.where(x[:, 0] > 1e6, x[:, 0], -torch.inf), 2)
     with pytest.raises(FloatingPointError, match="all weights of a problem are zero"):
-        Bridge(target, wide).init(10, 2, generator)
+        BridgeSampling(target, wide).init(generator)
 
 
 def test_a_move_to_no_number_is_rejected(wide, generator):
     """p̄ is NaN on half the plane beyond 6: no chain goes there, and none of it is NaN."""
     target = LogProb(lambda x: torch.where(x[:, 0] > 6, torch.nan, -0.5 * (x**2).sum(-1)), 2)
-    sampler = Bridge(target, wide, 3.0, 4)
-    state = sampler.run(sampler.init(200, 50, generator), 10)
+    sampler = BridgeSampling(target, wide, n_draws=200, step_size=3.0, n_leapfrog=4)
+    state = sampler.run(sampler.init(generator), 10)
     assert bool(torch.isfinite(state.log_r_chains).all())

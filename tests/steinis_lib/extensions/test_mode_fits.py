@@ -1,4 +1,4 @@
-"""Explore, climb, choose, fit, weigh: each alone, and all against exact normalising constants."""
+"""Fit and weigh, each alone, and all steps against exact normalising constants."""
 
 import math
 
@@ -6,39 +6,12 @@ import pytest
 import torch
 from annealing_checks import z_ratio
 
-from steinis_lib import Gaussian, GaussianMixture, ImportanceSample, LogProb
-from steinis_lib.baselines.annealing import linear_schedule
-from steinis_lib.baselines.hais import HAIS
-from steinis_lib.extensions.mode_fits import SAME, SHARE, climb, distinct, explore, fit, weigh
+from steinis_lib import Gaussian, GaussianMixture, LogProb, importance_sampling
+from steinis_lib.baselines import HAIS, linear_schedule
+from steinis_lib.companion.problems.rbm import random_rbm
+from steinis_lib.extensions import fit_modes
+from steinis_lib.extensions.mode_fits import SAME, SHARE, fit, weigh
 from steinis_lib.targets.mixtures import FullCovarianceMixture
-from steinis_lib.targets.rbm import random_rbm
-
-
-@pytest.fixture
-def badly_scaled():
-    """Three components far apart, whose variances differ up to a hundredfold within each."""
-    return GaussianMixture(
-        torch.tensor([0.3, 0.5, 0.2]).log(),
-        torch.tensor([[-6.0, 0, 2, 1, 0], [5, 3, -4, 0, 1], [0, -8, 0, 3, -3]]),
-        torch.tensor([[0.1, 0.3, 1, 1, 0.5], [1, 0.5, 0.2, 2, 1], [2, 0.2, 0.4, 1, 0.6]]),
-    )
-
-
-@pytest.fixture
-def separated():
-    """Four unequal components in five dimensions."""
-    return GaussianMixture(
-        torch.tensor([0.4, 0.3, 0.2, 0.1]).log(),
-        torch.tensor([[-4.0, 0, 2, 1, 0], [4, 3, -3, 0, 1], [0, -5, 0, 3, -3], [1, 4, 3, -3, 2]]),
-        torch.tensor(
-            [
-                [0.5, 1, 1, 1, 0.5],
-                [1, 0.5, 0.7, 0.8, 1],
-                [1, 0.6, 0.8, 1, 0.6],
-                [0.7, 0.7, 1, 0.6, 1],
-            ]
-        ),
-    )
 
 
 def components(target, scale=1.0):
@@ -51,77 +24,10 @@ def shared(weights):
     return (weights + SHARE / len(weights)) / (1 + SHARE)
 
 
-def chain(target, q0, n_leaders, generator, n_explorers=80):
-    x = explore(target, q0, n_explorers, 150, generator)
-    x, log_p, epsilon = climb(target, x)
-    chosen = distinct(x, log_p, epsilon, 20)
-    fits, elbo = fit(target, x[chosen], epsilon[chosen].sqrt(), n_leaders, 30, generator)
-    return weigh(target, fits, elbo, 2000, 5, generator), fits, elbo
-
-
-def test_explorers_come_to_all_modes_and_the_same_again_for_the_same_seed(separated):
-    q0 = Gaussian.isotropic(torch.zeros(5), 4.0)
-    x, again = (explore(separated, q0, 60, 100, torch.Generator().manual_seed(3)) for _ in range(2))
-    assert x.shape == (60, 5) and torch.equal(x, again)
-    away = ((x.unsqueeze(1) - separated.means) / separated.scales).norm(dim=-1)
-    assert set(away.argmin(-1).tolist()) == {0, 1, 2, 3}
-    assert away.amin(-1).median() < 3  # sqrt(5) = 2.2 is typical of a draw
-
-
-def test_climbs_reach_the_modes_of_a_badly_scaled_mixture(badly_scaled, generator):
-    means, scales = (t.repeat_interleave(6, 0) for t in (badly_scaled.means, badly_scaled.scales))
-    x = means + 1.5 * scales * torch.randn(18, 5, generator=generator)
-    top, log_p, epsilon = climb(badly_scaled, x, 800)
-    assert (((top - means) / scales).norm(dim=-1) < 0.01).all()
-    torch.testing.assert_close(log_p, badly_scaled.log_prob(top))
-    ratio = epsilon / scales.square().amin(-1)  # the inverse of the largest curvature
-    assert (ratio > 0.3).all() and (ratio < 12).all()
-    chosen = distinct(top, log_p, epsilon, 10)
-    assert {int(i) // 6 for i in chosen} == {0, 1, 2} and len(chosen) == 3
-
-
-def test_the_last_step_of_a_climb_is_not_lost_to_rounding(separated, generator):
-    """Climbs that have long arrived: rises of a size that rounding makes do not count as steps."""
-    x = separated.means.repeat_interleave(20, 0) + 0.5 * torch.randn(80, 5, generator=generator)
-    narrow = separated.scales.square().amin(-1).repeat_interleave(20)
-    for n in (60, 1000):
-        ratio = climb(separated, x, n)[2] / narrow
-        assert (ratio > 0.3).all() and (ratio < 12).all()
-
-
-def test_climbs_only_rise(skewed, generator):
-    """More steps never end lower, and the point and its log-density belong together."""
-    x = 2 * torch.randn(50, 2, generator=generator)
-    before = skewed.log_prob(x)
-    assert torch.equal(climb(skewed, x, 0)[0], x)
-    for n in (1, 5, 20, 80):
-        y, log_p, _ = climb(skewed, x, n)
-        torch.testing.assert_close(log_p, skewed.log_prob(y))
-        assert (log_p >= before).all()
-        before = log_p
-    assert (skewed.score(climb(skewed, x, 300)[0]).norm(dim=-1) < 1e-3).all()
-
-
-@pytest.mark.parametrize("beyond", [torch.nan, torch.inf, -torch.inf])
-def test_climbs_do_not_step_to_where_log_p_is_not_finite(beyond):
-    """A slope that rises up to an edge: beyond it there is nothing to stand on."""
-
-    def function(x):
-        return torch.where(x[:, 0] > 1, beyond, 3 * x[:, 0] - x[:, 0] ** 2 / 4)
-
-    y, log_p, _ = climb(LogProb(function, 1), torch.tensor([[-2.0], [0.9]]))
-    assert torch.isfinite(log_p).all() and (y <= 1).all()
-    assert (y > 0.99).all()
-
-
-def test_distinct_takes_the_highest_and_none_near_a_higher_one():
-    """Near is within sqrt(d ε)/2 of the higher one: here 1 for the first, 0.1 for the others."""
-    x = torch.tensor([[5.0, 0.0], [0.0, 0.0], [0.0, 0.9], [0.0, 1.1], [5.0, 0.11], [5.0, 0.09]])
-    log_p = torch.tensor([1.0, 3.0, 2.5, 2.0, 0.5, 0.7])
-    epsilon = torch.tensor([0.02, 2.0, 9.0, 0.02, 0.02, 0.02])
-    assert distinct(x, log_p, epsilon, 10).tolist() == [1, 3, 0, 4]
-    assert distinct(x, log_p, epsilon, 2).tolist() == [1, 3]
-    assert distinct(x, log_p, epsilon, 1).tolist() == [1]
+def whole(target, q0, n_leaders, generator, **settings):
+    sizes = {"n_explorers": 80, "n_exploring": 150, "n_modes": 20, "n_transitions": 30}
+    sizes |= {"n_draws": 2000, "n_weighings": 5}
+    return fit_modes(target, q0, generator, n_leaders=n_leaders, **sizes | settings)
 
 
 def test_fits_that_meet_are_one_and_neighbours_are_kept(generator):
@@ -198,35 +104,64 @@ def test_a_single_component_costs_nothing(separated, generator):
 
 def test_the_whole_chain_finds_a_mixture(separated, generator):
     q0 = Gaussian.isotropic(torch.zeros(5), 4.0)
-    mixture, fits, elbo = chain(separated, q0, 40, generator)
+    found = whole(separated, q0, 40, generator)
+    mixture, fits, elbo = found.mixture, found.fits, found.elbo
     away = (fits.mean.unsqueeze(1) - separated.means).norm(dim=-1)
     assert away.argmin(-1).tolist() == [0, 1, 2, 3]  # best first
     torch.testing.assert_close(fits.mean, separated.means, atol=0.05, rtol=0)
     torch.testing.assert_close(elbo, separated.log_weights, atol=0.01, rtol=0)
     expected = shared(separated.log_weights.exp())
     torch.testing.assert_close(mixture.log_weights.exp(), expected, atol=0.02, rtol=0)
-    x = mixture.sample((10_000,), generator)
-    sample = ImportanceSample(x, separated.log_prob(x) - mixture.log_prob(x))
+    sample = importance_sampling(separated, mixture, (10_000,), generator)
     assert abs(sample.log_z) < 4 * sample.log_z_se
     assert sample.log_z_se < 2e-3
     mean, error = sample.expectation(lambda x: x)
     assert ((mean - separated.mean).abs() < 4 * error).all()
+    assert found.settled is None
 
 
+def test_stages_are_told_in_turn_and_looking_whether_a_fit_has_settled_comes_last(separated):
+    """The extra transitions draw after the fits, which stay the same."""
+    stages = []
+    q0 = Gaussian.isotropic(torch.zeros(5), 4.0)
+    plain, looked = (
+        whole(separated, q0, 40, torch.Generator().manual_seed(3), **settings)
+        for settings in ({"on_stage": stages.append}, {"n_settling": 5})
+    )
+    assert stages == ["exploring", "climbing", "fitting", "weighing"]
+    assert torch.equal(plain.fits.mean, looked.fits.mean)
+    assert torch.equal(plain.elbo, looked.elbo)
+    assert not torch.equal(plain.mixture.log_weights, looked.mixture.log_weights)
+    assert looked.settled
+
+
+def test_a_fit_that_has_not_settled_is_said_to_be_so(generator):
+    """Scales a million apart, in fewer transitions than the trust region asks for."""
+    scales = torch.tensor([1e-3, 1e3])
+    target = LogProb(lambda x: -0.5 * ((x - 5) / scales).square().sum(-1), 2)
+    found = whole(
+        target, Gaussian.isotropic(torch.zeros(2)), 60, generator, n_settling=5, n_transitions=10
+    )
+    assert found.settled is False
+
+
+@pytest.mark.slow
 def test_the_whole_chain_on_a_boltzmann_machine_and_annealing_from_it():
     """log Z of a mixture of 2⁴ Gaussians in 30 dimensions, two of which have all but 1e-4 of it."""
     generator = torch.Generator().manual_seed(1)
     rbm = random_rbm(30, 4, generator)
     q0 = Gaussian.isotropic(rbm.bias_x, 2.0)
-    mixture, fits, elbo = chain(rbm, q0, 60, generator)
+    found = whole(rbm, q0, 60, generator)
+    mixture = found.mixture
     expected = shared(rbm.state_log_probs.exp().topk(2).values)
     torch.testing.assert_close(mixture.log_weights.exp(), expected, atol=0.03, rtol=0)
-    assert (elbo < rbm.log_z).all()
+    assert (found.elbo < rbm.log_z).all()
     x = mixture.sample((200, 50), generator)
     ratio = (rbm.log_prob(x) - mixture.log_prob(x) - rbm.log_z).exp().mean(-1)
     assert abs(ratio.mean() - 1) < 4 * ratio.std() / math.sqrt(200)
     assert ratio.std() < 0.2
-    mean, error = z_ratio(HAIS(rbm, mixture, linear_schedule(10), 0.3), rbm, generator, 50, 100)
+    sampler = HAIS(rbm, mixture, schedule=linear_schedule(10))
+    mean, error = z_ratio(sampler, rbm, generator, 50, 100)
     assert abs(mean - 1) < 4 * error
     assert error < 0.02
 
@@ -235,7 +170,7 @@ def test_annealing_from_a_fitted_mixture_is_unbiased(lopsided, generator):
     """With two components moved and narrowed, so that the mixture alone is a poor proposal."""
     fits = Gaussian(lopsided.means[:2] + 0.4, torch.diag_embed(0.8 * lopsided.scales[:2]))
     mixture = weigh(lopsided, fits, torch.zeros(2), 200, 3, generator)
-    sampler = HAIS(lopsided, mixture, linear_schedule(40), 0.4, 2)
+    sampler = HAIS(lopsided, mixture, schedule=linear_schedule(40), step_size=0.4, n_leapfrog=2)
     mean, error = z_ratio(sampler, lopsided, generator, 100, 100)
     assert abs(mean - 1) < 4 * error
     assert error < 0.05
@@ -245,30 +180,16 @@ def test_float32_in_float32_out(separated, generator):
     target = GaussianMixture(
         separated.log_weights.float(), separated.means.float(), separated.scales.float()
     )
-    mixture, fits, elbo = chain(
-        target, Gaussian.isotropic(torch.zeros(5, dtype=torch.float32), 4.0), 40, generator
-    )
-    tensors = (mixture.log_weights, mixture.means, mixture.scale_trils, fits.mean, elbo)
-    assert {t.dtype for t in tensors} == {torch.float32}
-    torch.testing.assert_close(fits.mean, target.means, atol=0.1, rtol=0)
+    q0 = Gaussian.isotropic(torch.zeros(5, dtype=torch.float32), 4.0)
+    found = whole(target, q0, 40, generator, n_settling=5)
+    tensors = (*vars(found.mixture).values(), *vars(found.fits).values(), found.elbo)
+    assert {t.dtype for t in tensors if isinstance(t, torch.Tensor)} == {torch.float32}
+    torch.testing.assert_close(found.fits.mean, target.means, atol=0.1, rtol=0)
 
 
 def test_batches_and_wrong_shapes_are_refused(separated, generator):
     x, ones = torch.zeros(2, 3, 5), torch.ones(3)
-    one_at_a_time = r"must be \(n, d\), one problem at a time, got \(2, 3, 5\); loop over a batch"
-    with pytest.raises(ValueError, match="explorers " + one_at_a_time):
-        explore(separated, Gaussian.isotropic(torch.zeros(2, 5)), 3, 2, generator)
-    with pytest.raises(ValueError, match="x " + one_at_a_time):
-        climb(separated, x)
-    with pytest.raises(ValueError, match="x has dimension d=4, but the target has d=5"):
-        climb(separated, torch.zeros(3, 4))
-    with pytest.raises(ValueError, match=r"no batch; got \(2, 3, 5\), \(3,\), \(3,\)"):
-        distinct(x, ones, ones, 3)
-    with pytest.raises(ValueError, match=r"no batch; got \(3, 5\), \(2,\), \(3,\)"):
-        distinct(x[0], ones[:2], ones, 3)
-    with pytest.raises(ValueError, match="most must be at least 1, got 0"):
-        distinct(x[0], ones, ones, 0)
-    with pytest.raises(ValueError, match="starts " + one_at_a_time):
+    with pytest.raises(ValueError, match=r"starts must be \(n, d\), one problem at a time"):
         fit(separated, x, ones, 9, 2, generator)
     with pytest.raises(ValueError, match=r"positive scale for each start, \(3,\); got \(2,\)"):
         fit(separated, x[0], ones[:2], 9, 2, generator)
@@ -290,11 +211,6 @@ def test_broken_targets_are_refused(separated, generator):
     broken = LogProb(lambda x: x.sum(-1) * torch.nan, 5)
     nowhere = LogProb(lambda x: x.sum(-1) * 0 - torch.inf, 5)
     x = torch.zeros(3, 5)
-    for target in (broken, nowhere):
-        with pytest.raises(FloatingPointError, match=r"log_prob is .* at particle 0 \(3 of 3"):
-            climb(target, x)
-    with pytest.raises(FloatingPointError, match="log_p is nan at particle 1"):
-        distinct(x, torch.tensor([0.0, torch.nan, 0.0]), torch.ones(3), 2)
     with pytest.raises(FloatingPointError, match=r"score is \[nan, .*\] at particle \(0, 0\)"):
         fit(broken, x, torch.ones(3), 9, 1, generator)
     with pytest.raises(FloatingPointError, match=r"log_prob is nan at particle \(0, 0\)"):
@@ -303,3 +219,22 @@ def test_broken_targets_are_refused(separated, generator):
         weigh(broken, components(separated), torch.zeros(4), 100, 1, generator)
     with pytest.raises(FloatingPointError, match="all weights of a problem are zero"):
         weigh(nowhere, components(separated), torch.zeros(4), 100, 1, generator)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda x: x.sum(-1) * 0 - torch.inf, "log_prob is -inf at particle 0 .* on all of R"),
+        (lambda x: x.abs().sum(-1), "rises without end.*check its sign"),
+        # Its peak is 0.05 from an edge, beyond which it is zero: a fit reaches across.
+        (
+            lambda x: torch.where(x[:, 0] < 0, -torch.inf, -(x - 0.05).square().sum(-1)),
+            r"the mean of log_prob is -inf at fit 0 \(1 of 1 fits affected\)",
+        ),
+    ],
+)
+def test_densities_that_cannot_be_fitted_are_refused(function, message):
+    q0 = Gaussian.isotropic(torch.tensor([4.0, 0.0]), 0.5)
+    generator = torch.Generator().manual_seed(1)
+    with pytest.raises(FloatingPointError, match=message):
+        whole(LogProb(function, 2), q0, 9, generator, n_exploring=20)

@@ -2,12 +2,12 @@ from dataclasses import replace
 
 import pytest
 import torch
+from annealing_checks import grid_expectation
 
-from steinis_lib import IMQ, RBF, Gaussian, NotInvertibleError, SteinIS, StepSize, Target
-from steinis_lib.baselines.annealing import linear_schedule
-from steinis_lib.baselines.hais import HAIS
-from steinis_lib.extensions.affine_kernels import Linear, Sum, Whitened
-from steinis_lib.extensions.pulled_back import PulledBack
+from steinis_lib import IMQ, RBF, Gaussian, NotInvertibleError, SteinIS, Target
+from steinis_lib.baselines import HAIS, linear_schedule
+from steinis_lib.companion.sections.s7_extensions.affine import Linear, Sum
+from steinis_lib.extensions import PulledBack, Whitened
 from steinis_lib.stein.maps import StepMap
 from steinis_lib.targets.mixtures import random_mixture
 
@@ -18,11 +18,15 @@ KERNELS = {
 }
 
 
-def record(target, q0, kernel, n_leaders, n_followers, n_transitions, generator, batch=(), e=0.05):
-    """Run SteinIS; return its first and last states, its log-weights, and the target in z."""
-    maps = []
-    sampler = SteinIS(target, kernel, StepSize(e))
-    first = sampler.init(q0, n_leaders, n_followers, generator, batch)
+def record(target, q0, kernel, sizes, n_transitions, generator, batch=(), step_size=0.05):
+    """Run SteinIS with (leaders, followers).
+
+    Return its first and last states, its log-weights, and the target in z.
+    """
+    maps, (n_leaders, n_followers) = [], sizes
+    settings = {"n_leaders": n_leaders, "n_followers": n_followers, "step_size": step_size}
+    sampler = SteinIS(target, q0, kernel=kernel, **settings)
+    first = sampler.init(generator, batch_shape=batch)
     last = sampler.run(first, n_transitions, on_step=lambda _, info: maps.append(info.step_map))
     assert int(last.n_folds.sum()) == 0
     return first, last, sampler.importance_sample(last).log_w, PulledBack(target, tuple(maps))
@@ -32,7 +36,7 @@ def record(target, q0, kernel, n_leaders, n_followers, n_transitions, generator,
 @pytest.mark.parametrize("batch", [(), (2, 3)])
 def test_weights_are_those_of_steinis(skewed, wide, kernel, batch, generator):
     first, last, log_w, target = record(
-        skewed, wide, KERNELS[kernel], 20, 9, 12, generator, batch, 0.02
+        skewed, wide, KERNELS[kernel], (20, 9), 12, generator, batch, 0.02
     )
     z = first.followers
     log_p, _ = target.log_prob_and_score(z)
@@ -49,7 +53,7 @@ def test_weights_are_those_of_steinis(skewed, wide, kernel, batch, generator):
 def test_score_against_differences(d, n_leaders, kernel, generator):
     target = random_mixture(3, d, generator, spread=1.5)
     q0 = Gaussian.isotropic(torch.full((d,), 0.3), 1.5)
-    _, _, _, pulled = record(target, q0, KERNELS[kernel], n_leaders, 2, 4, generator)
+    _, _, _, pulled = record(target, q0, KERNELS[kernel], (n_leaders, 2), 4, generator)
     check_score(pulled, torch.randn(4, d, generator=generator))
 
 
@@ -69,17 +73,20 @@ def check_score(target, z, h=1e-5):
         torch.testing.assert_close(score[..., k], slope, atol=1e-6, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_z_is_unchanged_by_quadrature(skewed, wide, generator):
-    _, _, _, target = record(skewed, wide, KERNELS["RBF"], 20, 2, 20, generator)
+    _, _, _, target = record(skewed, wide, KERNELS["RBF"], (20, 2), 20, generator)
     z = torch.cartesian_prod(torch.linspace(-9, 9, 301), torch.linspace(-9, 10, 301))
     mass = target.log_prob(z).exp().sum() * (18 / 300) * (19 / 300)
     torch.testing.assert_close(mass, skewed.log_z.exp(), atol=1e-5, rtol=0)
 
 
+@pytest.mark.slow
 def test_annealing_from_q0_is_unbiased_and_better_than_the_maps_alone(skewed, wide, generator):
-    _, _, plain, target = record(skewed, wide, KERNELS["RBF"], 30, 100, 12, generator, (60,))
-    sampler = HAIS(target, wide, linear_schedule(6), 0.5, 2)
-    state = sampler.run(sampler.init(100, generator, (60,)))
+    _, _, plain, target = record(skewed, wide, KERNELS["RBF"], (30, 100), 12, generator, (60,))
+    settings = {"schedule": linear_schedule(6), "step_size": 0.5, "n_leapfrog": 2}
+    sampler = HAIS(target, wide, n_particles=100, **settings)
+    state = sampler.run(sampler.init(generator, batch_shape=(60,)))
     sample = sampler.importance_sample(state)
     ratio = (sample.log_z - skewed.log_z).exp()
     error = ratio.std() / 60**0.5
@@ -87,14 +94,12 @@ def test_annealing_from_q0_is_unbiased_and_better_than_the_maps_alone(skewed, wi
     assert abs(ratio.mean() - 1) < 4 * error
     assert sample.log_w.var(-1).mean() < 0.5 * plain.var(-1).mean()
     mean = (sample.log_w.softmax(-1).unsqueeze(-1) * target.to_x(sample.particles)).sum(-2)
-    grid = torch.linspace(-8, 8, 801)
-    x = torch.cartesian_prod(grid, grid)
-    exact = (skewed.log_prob(x) - skewed.log_z).exp() @ x * 0.02**2
+    exact = grid_expectation(skewed, lambda x: x)
     assert ((mean.mean(0) - exact).abs() < 4 * mean.std(0) / 60**0.5).all()
 
 
 def test_batches_are_problems_of_their_own(skewed, wide, generator):
-    first, _, _, target = record(skewed, wide, KERNELS["RBF"], 20, 6, 5, generator, (3,))
+    first, _, _, target = record(skewed, wide, KERNELS["RBF"], (20, 6), 5, generator, (3,))
     together = target.score(first.followers)
     alone = []
     for t in target.maps:
@@ -130,7 +135,7 @@ def test_no_maps_leave_the_target(skewed, wide, generator):
 
 def test_a_particle_that_is_nan_does_not_spoil_the_others(skewed, wide, generator):
     """HAIS rejects it; it must neither raise nor be mistaken for a fold."""
-    first, _, _, target = record(skewed, wide, KERNELS["RBF"], 20, 6, 5, generator)
+    first, _, _, target = record(skewed, wide, KERNELS["RBF"], (20, 6), 5, generator)
     z = first.followers.clone()
     expected = target.log_prob_and_score(z)
     z[2] = torch.nan

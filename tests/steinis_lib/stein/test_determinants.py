@@ -30,6 +30,7 @@ def no_lu(monkeypatch):
     monkeypatch.setattr(determinants, "_lu", refuse)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [1, 2, 3, 10, 15, 16, 20, 50])
 @pytest.mark.parametrize("norm", [1e-4, 2e-3, 0.1, 0.3, 3.0])
 def test_double_precision_agrees_with_lu(d, norm, generator):

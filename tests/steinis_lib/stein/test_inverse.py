@@ -28,19 +28,20 @@ def random_map(generator, d, kernel=KERNEL, step_size=0.25, batch=(), dtype=torc
     return StepMap(leaders, 2 * scores, kernel, step_size)
 
 
-def record(sampler, q0, n_leaders, n_followers, n_transitions, generator, batch=()):
+def record(sampler, n_transitions, generator, batch=()):
     """Run SteinIS; return the first and last states, and q_ℓ."""
     maps = []
-    first = sampler.init(q0, n_leaders, n_followers, generator, batch)
+    first = sampler.init(generator, batch_shape=batch)
     last = sampler.run(first, n_transitions, on_step=lambda _, info: maps.append(info.step_map))
-    return first, last, PushForward(q0, tuple(maps))
+    return first, last, PushForward(sampler.q0, tuple(maps))
 
 
 @pytest.fixture
 def one_dimensional(lopsided, generator):
     """q_60 of a run in 1-D from a q0 that is off the target's centre."""
-    sampler = SteinIS(lopsided, RBF(multiplier=3.0), StepSize(0.2))
-    return record(sampler, Gaussian.isotropic(torch.tensor([0.6]), 1.3), 30, 1, 60, generator)[2]
+    q0, kernel = Gaussian.isotropic(torch.tensor([0.6]), 1.3), RBF(multiplier=3.0)
+    sampler = SteinIS(lopsided, q0, n_leaders=30, n_followers=1, kernel=kernel, step_size=0.2)
+    return record(sampler, 60, generator)[2]
 
 
 @pytest.fixture
@@ -84,13 +85,15 @@ def test_inverse_does_not_depend_on_the_origin(shift, close, generator):
         torch.testing.assert_close(found, expected, atol=close, rtol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", [RBF(), IMQ()])
 @pytest.mark.parametrize("batch", [(), (2,)])
 def test_density_at_followers_is_the_tracked_one(kernel, batch, generator):
     target = random_mixture(4, 2, generator, batch_shape=batch, spread=2.0)
     q0 = Gaussian.isotropic(torch.tensor([0.4, -0.3]), 2.0)
-    sampler = SteinIS(target, kernel, StepSize(0.4, 0.2))
-    first, last, q = record(sampler, q0, 30, 50, 100, generator, batch)
+    settings = {"kernel": kernel, "step_size": StepSize(0.4, 0.2)}
+    sampler = SteinIS(target, q0, n_leaders=30, n_followers=50, **settings)
+    first, last, q = record(sampler, 100, generator, batch)
     z, log_abs_det = q.pull_back(last.followers)
     torch.testing.assert_close(z, first.followers, atol=1e-6, rtol=0)
     torch.testing.assert_close(log_abs_det, first.log_q - last.log_q, atol=1e-6, rtol=0)
@@ -99,7 +102,7 @@ def test_density_at_followers_is_the_tracked_one(kernel, batch, generator):
 
 
 def test_recorded_maps_are_those_of_the_run(skewed, wide, generator):
-    first, last, q = record(SteinIS(skewed), wide, 12, 6, 5, generator)
+    first, last, q = record(SteinIS(skewed, wide, n_leaders=12, n_followers=6), 5, generator)
     leaders, followers = first.leaders, first.followers
     for t in q.maps:
         leaders, followers = t(leaders), t(followers)
@@ -107,14 +110,16 @@ def test_recorded_maps_are_those_of_the_run(skewed, wide, generator):
     torch.testing.assert_close(followers, last.followers)
 
 
+@pytest.mark.slow
 def test_density_integrates_to_one_in_two_dimensions(skewed, wide, generator):
-    _, _, q = record(
-        SteinIS(skewed, RBF(multiplier=3.0), StepSize(0.05)), wide, 20, 1, 40, generator
-    )
+    settings = {"kernel": RBF(multiplier=3.0), "step_size": 0.05}
+    sampler = SteinIS(skewed, wide, n_leaders=20, n_followers=1, **settings)
+    _, _, q = record(sampler, 40, generator)
     x = torch.cartesian_prod(torch.linspace(-9, 9, 151), torch.linspace(-9, 10, 161))
     assert abs(q.log_prob(x).exp().sum() * (18 / 150) * (19 / 160) - 1) < 1e-5
 
 
+@pytest.mark.slow
 def test_distribution_function_is_carried_along(one_dimensional):
     """In 1-D, ∫_{-∞}^{T(z)} q_ℓ = Φ((z - 0.6)/1.3)."""
     x = torch.linspace(-12, 12, 6001).unsqueeze(-1)
@@ -126,6 +131,7 @@ def test_distribution_function_is_carried_along(one_dimensional):
     assert abs(cdf[-1] - 1) < 1e-7
 
 
+@pytest.mark.slow
 def test_density_agrees_with_bisection_and_differences(one_dimensional):
     """Neither Newton nor an analytic Jacobian: brentq, and a difference quotient of all of T."""
 
@@ -145,6 +151,7 @@ def test_density_agrees_with_bisection_and_differences(one_dimensional):
         )
 
 
+@pytest.mark.slow
 def test_samples_follow_the_density(one_dimensional, generator):
     n, edges = 20_000, torch.linspace(-4, 5, 19)
     draws = one_dimensional.sample((n,), generator)[:, 0]
@@ -162,7 +169,8 @@ def test_samples_follow_the_density(one_dimensional, generator):
 
 
 def test_points_do_not_influence_each_other(skewed, wide, generator):
-    _, last, q = record(SteinIS(skewed, RBF(), StepSize(0.05)), wide, 20, 30, 20, generator)
+    sampler = SteinIS(skewed, wide, n_leaders=20, n_followers=30, step_size=0.05)
+    _, last, q = record(sampler, 20, generator)
     order = torch.randperm(30, generator=generator)
     x = last.followers
     torch.testing.assert_close(q.log_prob(x[order]), q.log_prob(x)[order], atol=1e-10, rtol=0)
@@ -219,8 +227,9 @@ class Counting(RBF):
 
 def test_a_map_costs_about_two_evaluations_a_point(skewed, wide, generator):
     seen = []
-    sampler = SteinIS(skewed, Counting(seen=(seen,)), StepSize(0.1))
-    _, last, q = record(sampler, wide, 20, 500, 50, generator)
+    kernel = Counting(seen=(seen,))
+    sampler = SteinIS(skewed, wide, n_leaders=20, n_followers=500, kernel=kernel)
+    _, last, q = record(sampler, 50, generator)
     seen.clear()
     q.log_prob(last.followers)
     assert sum(seen) < 50 * (20 + 2.2 * 500)

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from steinis_lib import IMQ, RBF, Gaussian
-from steinis_lib.extensions.affine_kernels import Linear
+from steinis_lib.companion.sections.s7_extensions.affine import Linear
 from steinis_lib.stein import maps
 from steinis_lib.stein.maps import StepMap, build
 

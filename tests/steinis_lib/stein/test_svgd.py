@@ -1,12 +1,13 @@
 import torch
 
-from steinis_lib import RBF, SVGD, Gaussian, StepSize
+from steinis_lib import RBF, SVGD, Gaussian
 
 
 def test_one_step_is_the_update_as_printed(lopsided, generator):
     """Eq. 9, particle by particle, with a kernel of given bandwidth."""
-    svgd = SVGD(lopsided, RBF(bandwidth=0.8), StepSize(0.2))
-    state = svgd.init(Gaussian.isotropic(torch.zeros(1)), 7, generator)
+    q0 = Gaussian.isotropic(torch.zeros(1))
+    svgd = SVGD(lopsided, q0, n_particles=7, kernel=RBF(bandwidth=0.8), step_size=0.2)
+    state = svgd.init(generator)
     new, info = svgd.step(state)
     x, s = state.particles, lopsided.score(state.particles)
     for i in range(7):
@@ -20,8 +21,8 @@ def test_one_step_is_the_update_as_printed(lopsided, generator):
 
 
 def test_particles_reach_the_targets_moments(lopsided, generator):
-    svgd = SVGD(lopsided, RBF(), StepSize(1.0))
-    state = svgd.init(Gaussian.isotropic(torch.ones(1)), 100, generator)
+    svgd = SVGD(lopsided, Gaussian.isotropic(torch.ones(1)), step_size=1.0)
+    state = svgd.init(generator)
     end = svgd.run(state, 600).particles
     assert abs(end.mean() - lopsided.mean) < 0.02
     assert abs(end.square().mean() - lopsided.second_moment) < 0.1

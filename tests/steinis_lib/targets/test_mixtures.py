@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch import distributions as D
 
-from steinis_lib import Gaussian, GaussianMixture, Proposal, Target
-from steinis_lib.targets.mixtures import FullCovarianceMixture, defensive
+from steinis_lib import Proposal, Target
+from steinis_lib.targets.mixtures import FullCovarianceMixture
 
 
 def make(g, *batch, k=4, d=3, shared=False):
@@ -165,83 +165,3 @@ def test_nonsense_is_refused(generator):
     for wrong in (t.mT, -t, t * torch.nan):
         with pytest.raises(ValueError, match="lower triangular with a positive diagonal"):
             FullCovarianceMixture(w, m, wrong)
-
-
-@pytest.mark.parametrize("batch", [(), (2,)])
-def test_the_defensive_mixture_by_hand(generator, batch):
-    m = torch.randn(*batch, 3, generator=generator)
-    tril = torch.randn(*batch, 3, 3, generator=generator).tril(-1) + torch.diag(
-        torch.tensor([0.5, 1.2, 0.8])
-    )
-    q = defensive(Gaussian(m, tril), inflation=2.0, share=0.2)
-    x = 3 * torch.randn(*batch, 7, 3, generator=generator)
-    points = x.movedim(-2, 0)
-    core, wide = (
-        D.MultivariateNormal(m, c * (tril @ tril.mT)).log_prob(points).movedim(0, -1)
-        for c in (1, 4)
-    )
-    torch.testing.assert_close(q.log_prob(x), (0.8 * core.exp() + 0.2 * wide.exp()).log())
-    assert (q.log_prob(x) >= wide + torch.tensor(0.2).log() - 1e-12).all()
-    draws = q.sample((*batch, 5000), generator)
-    assert draws.shape == (*batch, 5000, 3)
-    assert ((draws.mean(-2) - m).abs() < 4 * draws.std(-2) / 5000**0.5).all()
-
-
-def test_shared_factors_are_shared_by_the_defensive_mixture(generator):
-    """`Gaussian.isotropic` has one factor for a batch of means."""
-    means = torch.randn(4, 2, generator=generator)
-    q = defensive(Gaussian.isotropic(means, 0.7))
-    x = torch.randn(4, 6, 2, generator=generator)
-    for i in range(4):
-        alone = defensive(Gaussian.isotropic(means[i], 0.7))
-        torch.testing.assert_close(q.log_prob(x)[i], alone.log_prob(x[i]))
-    assert q.sample((4, 6), generator).shape == (4, 6, 2)
-
-
-def test_weights_have_a_second_moment_only_with_the_defence():
-    """p = Σ π_k N(μ_k, σ_k²) under q = N(0, 1) and its mixture with N(0, 1.5²), E[w²] = ∫ p²/q.
-
-    By completing squares, ∫ N(a, σ²) N(b, σ²) / N(0, τ²) is finite if and only if σ² < 2τ². The
-    widest component has σ² = 2.5: too wide for τ = 1, and not for τ = 1.5. Under the mixture E[w²]
-    is at most 1/share times that under the wide part, which is known in closed form.
-    """
-    weights, mu, sigma = (torch.tensor(v) for v in ([0.6, 0.4], [-0.7, 0.5], [0.6, 2.5**0.5]))
-    p = GaussianMixture(weights.log(), mu[:, None], sigma[:, None])
-    q = Gaussian.isotropic(torch.zeros(1))
-    mixture = defensive(q)
-
-    def second_moment(proposal, reach):
-        x = torch.linspace(-reach, reach, 20 * reach + 1).unsqueeze(-1)
-        values = (2 * p.log_prob(x) - proposal.log_prob(x)).exp()
-        return float(torch.trapezoid(values, x[:, 0]))
-
-    # Σ_ij π_i π_j ∫ N_i N_j / N(0, τ²); precision, linear and constant terms of the exponent.
-    tau = 1.5
-    a = (sigma**-2)[:, None] + (sigma**-2)[None, :] - tau**-2
-    assert (a > 0).all()
-    b = (mu / sigma**2)[:, None] + (mu / sigma**2)[None, :]
-    c = -0.5 * ((mu / sigma).square()[:, None] + (mu / sigma).square()[None, :])
-    terms = tau / (sigma[:, None] * sigma[None, :]) / a.sqrt() * (c + 0.5 * b**2 / a).exp()
-    closed = float(weights @ terms @ weights)
-    wide = Gaussian.isotropic(torch.zeros(1), tau)
-    assert second_moment(wide, 60) == pytest.approx(closed, rel=1e-9)
-
-    assert second_moment(mixture, 60) == pytest.approx(second_moment(mixture, 30), rel=1e-4)
-    assert second_moment(mixture, 60) < closed / 0.1
-    reaches = [second_moment(q, reach) for reach in (10, 20, 40)]  # grows as exp(0.1 reach²)
-    assert reaches[1] > 1e10 * reaches[0]
-    assert reaches[2] > 1e40 * reaches[1]
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"inflation": 1.0}, "inflation must be above 1 and finite, got 1.0"),
-        ({"inflation": float("inf")}, "inflation must be above 1"),
-        ({"share": 0.0}, "share must be between 0 and 1"),
-        ({"share": 1.0}, "share must be between 0 and 1"),
-    ],
-)
-def test_no_defence_is_refused(settings, message):
-    with pytest.raises(ValueError, match=message):
-        defensive(Gaussian.isotropic(torch.zeros(2)), **settings)

@@ -3,7 +3,7 @@ import torch
 from annealing_checks import z_ratio
 
 from steinis_lib import Gaussian, GaussianMixture, Target
-from steinis_lib.baselines.annealing import linear_schedule
+from steinis_lib.baselines.geometric_path import linear_schedule
 from steinis_lib.baselines.hais import HAIS
 from steinis_lib.targets.whitened import WhitenedTarget
 
@@ -71,8 +71,9 @@ def test_batch_axes_broadcast(two, generator):
 
 def test_z_is_unbiased_by_hais_with_two_gaussians(skewed, two, generator):
     target = WhitenedTarget(skewed, two)
-    sampler = HAIS(target, target.base(), linear_schedule(8), 0.25, 2)
-    state = sampler.run(sampler.init(200, generator, (150, 2)))
+    settings = {"schedule": linear_schedule(8), "step_size": 0.25, "n_leapfrog": 2}
+    sampler = HAIS(target, target.base(), n_particles=200, **settings)
+    state = sampler.run(sampler.init(generator, batch_shape=(150, 2)))
     ratio = (sampler.importance_sample(state).log_z - skewed.log_z).exp()
     error = ratio.std(0) / 150**0.5
     assert (error < 0.015).all()
@@ -87,18 +88,15 @@ def test_one_step_size_suits_a_stretched_problem(generator):
     )
     q = Gaussian(torch.tensor([0.005, 0.0]), torch.diag(torch.tensor([0.025, 4.0])))
     inside = WhitenedTarget(target, q)
-    mean, error = z_ratio(
-        HAIS(inside, inside.base(), linear_schedule(8), 0.4, 2), target, generator
-    )
+    settings = {"schedule": linear_schedule(8), "step_size": 0.4, "n_leapfrog": 2}
+    sampler = HAIS(inside, inside.base(), n_particles=200, **settings)
+    mean, error = z_ratio(sampler, target, generator)
     assert error < 0.01
     assert abs(mean - 1) < 4 * error
     accepted = []
-    for sampler in (
-        HAIS(inside, inside.base(), linear_schedule(8), 0.4, 2),
-        HAIS(target, q, linear_schedule(8), 0.4, 2),
-    ):
-        rates = []
-        sampler.run(sampler.init(500, generator), on_step=lambda _, i, r=rates: r.append(i))
+    for p, q0 in ((inside, inside.base()), (target, q)):
+        sampler, rates = HAIS(p, q0, n_particles=500, **settings), []
+        sampler.run(sampler.init(generator), on_step=lambda _, i, r=rates: r.append(i))
         accepted.append(torch.stack([info.acceptance for info in rates]).mean())
     assert accepted[0] > 0.8
     assert accepted[1] < 0.1

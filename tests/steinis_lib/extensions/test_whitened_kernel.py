@@ -5,8 +5,9 @@ import math
 import pytest
 import torch
 
-from steinis_lib import IMQ, RBF, Gaussian, SteinIS, StepSize
-from steinis_lib.extensions.affine_kernels import Linear, Sum, Whitened
+from steinis_lib import IMQ, RBF, Gaussian, SteinIS
+from steinis_lib.companion.sections.s7_extensions.affine import Linear, Sum
+from steinis_lib.extensions import Whitened
 from steinis_lib.stein.maps import StepMap, build
 
 TILT = torch.tensor([[1.3, 0.0, 0.0], [0.8, 0.5, 0.0], [-0.4, 0.3, 2.0]])
@@ -51,6 +52,7 @@ def phi_plain(kernel, y, leaders, scores):
     return total / len(leaders)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KERNELS)
 def test_field_and_jacobian_against_autograd(name, generator):
     y, leaders = points(generator, 4), points(generator, 9)
@@ -166,10 +168,10 @@ def test_the_affine_part_alone_finds_a_gaussian(generator):
     """A tilted Gaussian from N(0, I), up to the leaders' own sampling error, which falls as 1/m."""
     target = Gaussian(torch.tensor([1.0, -2.0, 0.5]), TILT)
     q0 = Gaussian.isotropic(torch.zeros(3))
-    sampler = SteinIS(target, Whitened(Linear()), StepSize(0.1))
     divergences = []
     for m in (60, 2400):
-        state = sampler.run(sampler.init(q0, m, 200, generator, (4,)), 60)
+        sampler = SteinIS(target, q0, n_leaders=m, n_followers=200, kernel=Whitened(Linear()))
+        state = sampler.run(sampler.init(generator, batch_shape=(4,)), 60)
         log_w = sampler.importance_sample(state).log_w
         divergences.append(float((log_w.exp() - 1 - log_w).mean()))  # KL, for Z = 1
     assert divergences[1] < 0.005
@@ -179,8 +181,8 @@ def test_the_affine_part_alone_finds_a_gaussian(generator):
 def test_followers_of_affine_maps_are_gaussian_with_the_tracked_density(generator, skewed):
     """log q_K is a quadratic in the follower: fitted on some, it predicts the others."""
     q0 = Gaussian.isotropic(torch.zeros(2))
-    sampler = SteinIS(skewed, Whitened(Linear()), StepSize(0.1))
-    state = sampler.run(sampler.init(q0, 30, 40, generator), 15)
+    sampler = SteinIS(skewed, q0, n_leaders=30, n_followers=40, kernel=Whitened(Linear()))
+    state = sampler.run(sampler.init(generator), 15)
     x = state.followers
     basis = torch.stack(
         [torch.ones(40), x[:, 0], x[:, 1], x[:, 0] ** 2, x[:, 0] * x[:, 1], x[:, 1] ** 2], -1
@@ -198,14 +200,17 @@ def test_followers_of_affine_maps_are_gaussian_with_the_tracked_density(generato
     "kernel",
     [
         Whitened(Linear()),
-        Whitened(Sum((Linear(), RBF(multiplier=4.0)), (1.0, 1.0))),
-        Whitened(RBF(multiplier=6.0)),
+        pytest.param(
+            Whitened(Sum((Linear(), RBF(multiplier=4.0)), (1.0, 1.0))), marks=pytest.mark.slow
+        ),
+        pytest.param(Whitened(RBF(multiplier=6.0)), marks=pytest.mark.slow),
     ],
     ids=["affine", "affine and RBF", "whitened RBF"],
 )
 def test_z_is_unbiased(kernel, generator, skewed, wide):
-    sampler = SteinIS(skewed, kernel, StepSize(0.004))  # its score grows as x³: short steps
-    state = sampler.run(sampler.init(wide, 30, 50, generator, (300,)), 60)
+    # The score grows as x³: short steps.
+    sampler = SteinIS(skewed, wide, n_leaders=30, n_followers=50, kernel=kernel, step_size=0.004)
+    state = sampler.run(sampler.init(generator, batch_shape=(300,)), 60)
     assert int(state.n_folds.sum()) == 0
     ratio = (sampler.importance_sample(state).log_z - skewed.log_z).exp()
     assert abs(ratio.mean() - 1) < 4 * ratio.std() / math.sqrt(300)
