@@ -11,13 +11,26 @@ import subprocess
 import sys
 from pathlib import Path
 
+import yaml
+
 from steinis_lib.companion.claims import markdown_table
-from steinis_lib.companion.notebooks import NOTEBOOKS, run_notebook
+from steinis_lib.companion.notebooks import run_notebook
+from steinis_lib.companion.registry import SECTIONS
 
 BOOK = Path(__file__).resolve().parent
 ROOT = BOOK.parent
-SECTIONS = BOOK / "sections"
+EXECUTED = BOOK / "sections"
 GENERATED = BOOK / "_generated"
+BEFORE = ("method",)
+AFTER = ("claims", "choices", "clusters", "benchmarks", "errata", "references")
+"""The pages before and after the sections."""
+
+
+def table_of_contents() -> dict[str, object]:
+    """The book's pages in order, as Jupyter Book wants them; sections come from their registry."""
+    sections = [f"{EXECUTED.name}/{section.notebook}" for section in SECTIONS.values()]
+    chapters = [{"file": page} for page in (*BEFORE, *sections, *AFTER)]
+    return {"format": "jb-book", "root": "index", "chapters": chapters}
 
 
 def newest(paths: list[Path]) -> float:
@@ -46,24 +59,21 @@ def is_fresh(output: Path, note: Path, inputs: list[Path], profile: str) -> bool
 
 
 def run_notebooks(profile: str) -> None:
-    """Execute every notebook of the table of contents that is not fresh into ``book/sections``."""
-    SECTIONS.mkdir(exist_ok=True)
-    contents = (BOOK / "_toc.yml").read_text(encoding="utf-8")
+    """Execute every section's notebook that is not fresh into ``book/sections``."""
+    EXECUTED.mkdir(exist_ok=True)
     expected = set()
-    for name, notebook in NOTEBOOKS.items():
-        if f"sections/{notebook.stem}" not in contents:
-            continue
-        output = SECTIONS / f"{notebook.stem}.ipynb"
-        note = SECTIONS / f"{notebook.stem}.json"  # how the output was made
+    for name, section in SECTIONS.items():
+        output = EXECUTED / f"{section.notebook}.ipynb"
+        note = EXECUTED / f"{section.notebook}.json"  # how the output was made
         expected |= {output, note}
-        if is_fresh(output, note, inputs_of(notebook), profile):
+        if is_fresh(output, note, inputs_of(section.notebook_path), profile):
             print(f"{name}: up to date", flush=True)
             continue
         print(f"{name}: running at the {profile} profile", flush=True)
         note.unlink(missing_ok=True)
         run_notebook(name, output, profile=profile)
         note.write_text(json.dumps({"profile": profile}), encoding="utf-8")
-    for left_over in set(SECTIONS.iterdir()) - expected:
+    for left_over in set(EXECUTED.iterdir()) - expected:
         if left_over.is_file():
             left_over.unlink()
 
@@ -79,7 +89,7 @@ def write_fragments() -> None:
 
 def write_picture() -> None:
     """Write the README's picture: the KL figure of Section 1, in fixed colours on white."""
-    notebook = json.loads((SECTIONS / "01_gmm_convergence.ipynb").read_text(encoding="utf-8"))
+    notebook = json.loads((EXECUTED / "01_gmm_convergence.ipynb").read_text(encoding="utf-8"))
     pages = (
         "".join(output.get("data", {}).get("text/html", ""))
         for cell in notebook["cells"]
@@ -99,9 +109,12 @@ def build_html() -> int:
     pages that it does not read again.
     """
     shutil.rmtree(BOOK / "_build", ignore_errors=True)
-    program = Path(sys.executable).with_name("jupyter-book")
+    contents = GENERATED / "toc.yml"
+    contents.write_text(yaml.safe_dump(table_of_contents(), sort_keys=False), encoding="utf-8")
+    program = str(Path(sys.executable).with_name("jupyter-book"))
     options = ["--all", "--warningiserror", "--keep-going", "--nitpick", "--quiet"]
-    return subprocess.run([program, "build", BOOK, *options], cwd=ROOT, check=False).returncode
+    command = [program, "build", str(BOOK), "--toc", str(contents), *options]
+    return subprocess.run(command, cwd=ROOT, check=False).returncode
 
 
 def main() -> int:

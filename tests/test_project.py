@@ -1,7 +1,11 @@
 """The files that describe the project agree with each other."""
 
+import ast
 import re
+import sys
 import tomllib
+from collections.abc import Iterator
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
 
@@ -9,27 +13,34 @@ import nbformat
 import pytest
 import yaml
 from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 import steinis_lib
 
 ROOT = Path(__file__).resolve().parents[1]
-PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+
+
+def text_of(path: str) -> str:
+    return (ROOT / path).read_text("utf-8")
+
+
+SETTINGS: dict[str, Any] = tomllib.loads(text_of("pyproject.toml"))
+PROJECT: dict[str, Any] = SETTINGS["project"]
+EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
+PYTHONS = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["classifiers"]))
 LOCK_LINES = [
-    line
-    for line in (ROOT / "requirements.lock").read_text("utf-8").splitlines()
-    if line.strip() and not line.startswith("#")
+    line for line in text_of("requirements.lock").splitlines() if not line.startswith("#")
 ]
 PINS = {
-    canonicalize_name(name): version
-    for name, _, version in (line.partition("==") for line in LOCK_LINES)
+    canonicalize_name(name): pin.partition(" ;")[0]
+    for name, _, pin in (line.partition("==") for line in LOCK_LINES)
 }
 RANGES = [
-    Requirement(text)
-    for name, group in {"": PROJECT["dependencies"], **PROJECT["optional-dependencies"]}.items()
+    requirement
+    for name, group in {"": PROJECT["dependencies"], **EXTRAS}.items()
     if name != "bench"  # what benchmarks/ compares with is not in the environment
-    for text in group
+    for requirement in map(Requirement, group)
+    if requirement.name != PROJECT["name"]
 ]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("**/*.ipynb"))
 
@@ -42,7 +53,112 @@ def test_the_lock_satisfies_every_range(requirement: Requirement) -> None:
 
 @pytest.mark.parametrize("line", LOCK_LINES)
 def test_every_line_of_the_lock_is_a_plain_pin(line: str) -> None:
-    assert re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.!]+", line)
+    python = r'python_version == "(?:{})"'.format("|".join(map(re.escape, PYTHONS)))
+    assert re.fullmatch(rf"[A-Za-z0-9._-]+==[A-Za-z0-9.!]+( ; {python}( or {python})*)?", line)
+
+
+def test_the_lock_is_sorted_and_pins_each_package_once() -> None:
+    names = [line.partition("==")[0].lower() for line in LOCK_LINES]
+    assert names == sorted(names)
+    assert len(PINS) == len(LOCK_LINES)
+
+
+def test_the_lock_was_made_with_every_supported_python() -> None:
+    assert f"with Python {', '.join(PYTHONS)} on Linux" in text_of("requirements.lock")
+
+
+def test_the_method_needs_three_packages_and_the_rest_is_extras() -> None:
+    assert {Requirement(text).name for text in PROJECT["dependencies"]} == {
+        "torch",
+        "numpy",
+        "scipy",
+    }
+    assert set(EXTRAS) == {"arviz", "companion", "book", "dev", "bench"}
+    assert f"{PROJECT['name']}[arviz]" in EXTRAS["companion"]
+
+
+def imported(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("companion", "groups"),
+    [
+        # Functions that need ArviZ or safetensors import them when they are called.
+        (False, [PROJECT["dependencies"], EXTRAS["arviz"], ["safetensors"]]),
+        (True, [PROJECT["dependencies"], EXTRAS["arviz"], EXTRAS["companion"]]),
+    ],
+)
+def test_every_imported_package_is_declared(companion: bool, groups: list[list[str]]) -> None:
+    declared = {canonicalize_name(Requirement(text).name) for group in groups for text in group}
+    paths = [
+        path
+        for path in (ROOT / "steinis_lib").rglob("*.py")
+        if ("companion" in path.parts) == companion
+    ]
+    names = {name for path in paths for name in imported(path)} - {"steinis_lib"}
+    distributions = packages_distributions()
+    unknown = {
+        name
+        for name in names - sys.stdlib_module_names
+        if not declared & set(map(canonicalize_name, distributions.get(name, [])))
+    }
+    assert len(names) > 5
+    assert unknown == set()
+
+
+def test_all_places_that_state_the_pythons_agree() -> None:
+    first, last = PYTHONS[0], PYTHONS[-1]
+    beyond = f"3.{int(last.partition('.')[2]) + 1}"
+    assert [f"3.{minor}" for minor in range(11, 11 + len(PYTHONS))] == PYTHONS
+    assert PROJECT["requires-python"] == f">={first},<{beyond}"
+    assert SETTINGS["tool"]["mypy"]["python_version"] == first
+    assert SETTINGS["tool"]["ruff"]["target-version"] == "py" + first.replace(".", "")
+    makefile = text_of("Makefile")
+    bounds = f"{tuple(map(int, first.split('.')))} <= sys.version_info < "
+    assert bounds + f"{tuple(map(int, beyond.split('.')))}" in makefile
+    assert (
+        f"for p in {' '.join('python' + python for python in PYTHONS)} python3 python;" in makefile
+    )
+    for path in ("README.md", "CONTRIBUTING.md", "Makefile"):
+        assert f"Python {first} to {last}" in text_of(path), path
+
+
+def test_ci_runs_the_tests_with_every_supported_python() -> None:
+    workflow = yaml.safe_load(text_of(".github/workflows/test.yml"))
+    job = workflow["jobs"]["test"]
+    rows = {row["python"]: row["command"] for row in job["strategy"]["matrix"]["include"]}
+    assert list(rows) == PYTHONS
+    assert rows == dict.fromkeys(PYTHONS, "make test") | {PYTHONS[0]: ".ci/run"}
+    assert job["container"] == "python:${{ matrix.python }}-bookworm"
+    (step,) = (step for step in job["steps"] if "run" in step)
+    assert step["run"] == "${{ matrix.command }}"
+    assert step["env"]["PYTHON"] == "python${{ matrix.python }}"
+    for step in job["steps"]:
+        assert re.fullmatch(r"[^@]+@[0-9a-f]{40}", step.get("uses", f"a@{'0' * 40}"))
+
+
+def test_every_target_of_make_that_is_named_exists() -> None:
+    targets = set(re.findall(r"^([a-z]+):.*## ", text_of("Makefile"), flags=re.MULTILINE))
+    assert targets == set(re.findall(r"^\.PHONY: (.*)", text_of("Makefile"), re.M)[0].split())
+    for path in ("README.md", "CONTRIBUTING.md", ".ci/run", ".github/workflows/test.yml"):
+        text = text_of(path)
+        named = re.findall(r"(?:^|`|\$ |\d |command: )make ([a-z]+)", text, flags=re.MULTILINE)
+        assert named and set(named) <= targets, path
+
+
+@pytest.mark.parametrize("minor", range(9, 16))
+def test_make_takes_supported_pythons_only(minor: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    (check,) = re.findall(r"^SUPPORTED := (.*)$", text_of("Makefile"), flags=re.MULTILINE)
+    monkeypatch.setattr(sys, "version_info", (3, minor, 1, "final", 0))
+    with pytest.raises(SystemExit) as stop:
+        exec(check)
+    assert (not stop.value.code) == (f"3.{minor}" in PYTHONS)
 
 
 def test_the_lock_has_pytorch_without_a_build_label_and_no_gpu_libraries() -> None:
@@ -51,19 +167,18 @@ def test_the_lock_has_pytorch_without_a_build_label_and_no_gpu_libraries() -> No
 
 
 def test_the_conda_environment_installs_the_lock_and_the_package() -> None:
-    environment = yaml.safe_load((ROOT / "environment.yml").read_text("utf-8"))
+    environment = yaml.safe_load(text_of("environment.yml"))
     (pip_section,) = (item["pip"] for item in environment["dependencies"] if isinstance(item, dict))
     (python,) = (item for item in environment["dependencies"] if str(item).startswith("python="))
     assert environment["channels"] == ["conda-forge"]
     assert "-r requirements.lock" in pip_section
     assert "-e ." in pip_section
-    version = python.removeprefix("python=") + ".0"
-    assert SpecifierSet(PROJECT["requires-python"]).contains(version)
+    assert python.removeprefix("python=") in PYTHONS
 
 
 def test_all_places_that_state_the_version_agree() -> None:
-    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
-    changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    citation = yaml.safe_load(text_of("CITATION.cff"))
+    changelog = text_of("CHANGELOG.md")
     top_entry = re.search(r"^## \[(\d[^\]]*)\]", changelog, flags=re.MULTILINE)
     assert top_entry is not None
     stated = {

@@ -11,67 +11,23 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
-import xarray as xr
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from steinis_lib.companion import results
+from steinis_lib.companion.checkout import DATA, need_checkout
 from steinis_lib.companion.intervals import Estimate
-from steinis_lib.companion.registry import EXPERIMENTS, stored
-from steinis_lib.companion.sections.s1_convergence import checks_statistics as algorithm_checks
-from steinis_lib.companion.sections.s1_convergence import statistics as gmm_convergence
-from steinis_lib.companion.sections.s2_mixtures import statistics as gmm_estimation
-from steinis_lib.companion.sections.s3_adaptive_is import statistics as adaptive_comparison
-from steinis_lib.companion.sections.s4_rbm import statistics as rbm_partition
-from steinis_lib.companion.sections.s5_likelihood import statistics as vae_likelihood
-from steinis_lib.companion.sections.s6_running_time import statistics as running_time
+from steinis_lib.companion.obtain import stored
+from steinis_lib.companion.registry import EXPERIMENTS, STATISTICS
 from steinis_lib.core.files import replacing
 
-LEDGER = results.ROOT / "data" / "claims.yaml"
-VERDICTS = results.ROOT / "data" / "verdicts.json"
+LEDGER = DATA / "claims.yaml"
+VERDICTS = DATA / "verdicts.json"
 
 Verdict = Literal["reproduced", "partly", "not reproduced", "not yet run"]
-
-STATISTICS: dict[str, Callable[[xr.DataTree], Estimate]] = {
-    "kl-exponential-steinis": gmm_convergence.kl_exponential_steinis,
-    "kl-exponential-svgd": gmm_convergence.kl_exponential_svgd,
-    "ksd-exponential-steinis": gmm_convergence.ksd_exponential_steinis,
-    "ksd-exponential-svgd": gmm_convergence.ksd_exponential_svgd,
-    "kl-rate-is-ksd": gmm_convergence.kl_rate_is_ksd,
-    "kl-monotone-mean-field": gmm_convergence.kl_monotone_mean_field,
-    "kl-monotone-followers": gmm_convergence.kl_monotone_followers,
-    "z-unbiased": algorithm_checks.z_unbiased,
-    "determinant-order": algorithm_checks.determinant_order,
-    "continuing-is-free": algorithm_checks.continuing_is_free,
-    "ess-stopping": algorithm_checks.stopping_coverage,
-    "mse-rate": gmm_estimation.mse_rate,
-    "steinis-near-direct": gmm_estimation.steinis_near_direct,
-    "svgd-near-steinis": gmm_estimation.svgd_near_steinis,
-    "path-integration-worse": gmm_estimation.path_integration_worse,
-    "warped-kl": adaptive_comparison.warped_kl,
-    "adaptive-is-kl": adaptive_comparison.adaptive_is_kl,
-    "refine-adaptive-is": adaptive_comparison.refine_adaptive_is,
-    "rbm-steinis-hais": rbm_partition.steinis_to_hais,
-    "rbm-ais-slower": rbm_partition.ais_to_slower,
-    "rbm-hais-ais": rbm_partition.ais_to_hais,
-    "vae-steinis-hais": vae_likelihood.steinis_ahead,
-    "vae-ais-slower": vae_likelihood.ais_behind,
-    "vae-hais-ten": vae_likelihood.ten_ahead,
-    "vae-hais-ten-slower": running_time.ten_to_steinis,
-    **{
-        f"time-{claim}-{dim}": partial(running_time.ratio, ours=method, theirs="hais-1l", dim=dim)
-        for claim, method in (("steinis", "steinis"), ("hais-ten", "hais-10l"), ("ais", "ais"))
-        for dim in (10, 20, 50)
-    },
-    "cost-formula": running_time.cost_formula,
-}
-"""Claim id → the statistic that tests it, from the result of the claim's experiment."""
 
 
 class Claim(BaseModel):
@@ -98,7 +54,7 @@ class Claim(BaseModel):
         if self.experiment not in EXPERIMENTS:
             raise ValueError(f"{self.id}: no experiment is called {self.experiment!r}")
         if self.id not in STATISTICS:
-            raise ValueError(f"{self.id}: has an experiment, but no statistic in claims.py")
+            raise ValueError(f"{self.id}: has an experiment, but no section has a statistic for it")
         if self.reproduced is None or self.partly is None or self.figure is None:
             raise ValueError(f"{self.id}: needs `reproduced`, `partly` and `figure`")
         (a, b), (c, d) = self.reproduced, self.partly
@@ -157,6 +113,7 @@ def ledger(path: Path | None = None) -> list[Claim]:
     ValueError
         If an entry is malformed, or an id occurs twice.
     """
+    need_checkout("the ledger of claims")
     path = path or LEDGER
     claims = []
     for number, entry in enumerate(yaml.safe_load(path.read_text("utf-8")), start=1):

@@ -25,11 +25,15 @@ from rich.progress import (
 )
 from rich.table import Column, Table
 
-from steinis_lib.companion import results
+from steinis_lib.companion import obtain
+from steinis_lib.companion.checkout import ROOT, CheckoutNeededError, need_checkout
 from steinis_lib.companion.parameters import ParameterError, Parameters
-from steinis_lib.companion.runner import cluster, engine
-from steinis_lib.companion.runner.cluster import SchedulerError
-from steinis_lib.companion.runner.engine import ChunkError, Task
+from steinis_lib.companion.registry import EXPERIMENTS, SECTIONS
+from steinis_lib.companion.runner import compute as runner
+from steinis_lib.companion.runner import workers as running
+from steinis_lib.companion.runner.experiment import Chunk
+from steinis_lib.companion.runner.store import ChunkError
+from steinis_lib.companion.runner.workers import SchedulerError
 
 app = typer.Typer(
     help="Stein variational adaptive importance sampling: run, verify, list.",
@@ -50,8 +54,6 @@ def list_experiments(
     name: Annotated[str | None, typer.Argument(help="show this one's parameters")] = None,
 ) -> None:
     """List the experiments, or the parameters of one."""
-    from steinis_lib.companion.registry import EXPERIMENTS
-
     if name is None:
         for known in EXPERIMENTS:
             out.print(known)
@@ -88,30 +90,30 @@ def run(
     """Run an experiment and its notebook with validated parameters."""
     from papermill import PapermillExecutionError
 
-    from steinis_lib.companion.notebooks import NOTEBOOKS, run_notebook
-    from steinis_lib.companion.registry import CHUNKS_VARIABLE, EXPERIMENTS, stored
+    from steinis_lib.companion.notebooks import run_notebook
 
-    if name not in NOTEBOOKS:
-        raise _fail(f"no notebook {name!r}; known: {', '.join(NOTEBOOKS)}", 2)
+    if name not in SECTIONS:
+        raise _fail(f"no notebook {name!r}; known: {', '.join(SECTIONS)}", 2)
     try:
+        need_checkout("`steinis run`")
         given = _parse(parameter or [])
         validated = EXPERIMENTS[name].parameters.of_profile(profile, given)
         if scheduler is not None:
-            cluster.check_address(scheduler)
-    except (ParameterError, SchedulerError) as error:
+            running.check_address(scheduler)
+    except (CheckoutNeededError, ParameterError, SchedulerError) as error:
         raise _fail(str(error), 2) from error
     if scheduler is not None and workers > 1:
         raise _fail("give --workers or --scheduler, not both", 2)
-    output = output or results.ROOT / "outputs" / f"{name}-{profile}.ipynb"
+    output = output or ROOT / "outputs" / f"{name}-{profile}.ipynb"
     if output.suffix != ".ipynb" or output.is_dir():
         raise _fail(f"--output {output}: expected the path of a notebook, ending in .ipynb", 2)
     with tempfile.TemporaryDirectory() as scratch:
-        chunks = engine.CHUNKS if profile == "paper" else Path(scratch)
-        if profile == "quick" or stored(name, validated) is None:
+        chunks = runner.CHUNKS if profile == "paper" else Path(scratch)
+        if profile == "quick" or obtain.stored(name, validated) is None:
             _compute(
                 name, validated, chunks, workers, scheduler
             )  # the notebook then finds every chunk done
-        os.environ[CHUNKS_VARIABLE] = str(chunks)
+        os.environ[obtain.CHUNKS_VARIABLE] = str(chunks)
         try:
             with out.status("running the notebook"):
                 run_notebook(name, output, given, profile)
@@ -119,7 +121,7 @@ def run(
             kept = output.with_name(f"{output.stem}.failed.ipynb")
             raise _fail(f"a cell failed:\n{error}\nThe notebook so far: {kept}", 1) from error
         finally:
-            del os.environ[CHUNKS_VARIABLE]
+            del os.environ[obtain.CHUNKS_VARIABLE]
     out.print(f"executed notebook: {output}", soft_wrap=True)
 
 
@@ -142,17 +144,25 @@ def verify(
         int | None,
         typer.Option(min=1, help="at most so many of each result [default: one of each method]"),
     ] = None,
+    leave_out: Annotated[
+        list[str] | None,
+        typer.Option(help="EXPERIMENT:METHOD that is not computed again; may be repeated"),
+    ] = None,
 ) -> None:
     """Evaluate every claim of the paper from the stored results, and check these.
 
     Verdicts are computed from the stored results at the paper's sizes. Then one chunk of each
     method, chosen at random, is computed again and compared with what is stored; with --chunks,
-    fewer. Exits with 1 if a published verdict no longer follows from the data, or the data differ.
+    fewer, and with --leave-out, none of some methods. Exits with 1 if a published verdict no
+    longer follows from the data, or if the data differ.
     """
-    from steinis_lib.companion import claims
+    from steinis_lib.companion import claims, verification
 
     try:
+        left_out = verification.parse_left_out(leave_out or [])
         findings = claims.evaluate(claims.ledger())
+    except (CheckoutNeededError, ParameterError) as error:
+        raise _fail(str(error), 2) from error
     except ValueError as error:
         raise _fail(str(error), 1) from error
     if update:
@@ -178,7 +188,9 @@ def verify(
         seed = secrets.randbelow(10**6) if seed is None else seed
         what = "one chunk of each method" if chunks is None else f"{chunks} chunks of each result"
         err.print(f"Computing {what} again (--seed {seed}):")
-        if differing := _recompute(workers or os.cpu_count() or 1, seed, chunks):
+        if leave_out:
+            err.print(f"Left out: {', '.join(leave_out)}", soft_wrap=True)
+        if differing := _recompute(workers or os.cpu_count() or 1, seed, chunks, left_out):
             raise _fail("stored results differ:\n" + "\n".join(differing), 1)
         err.print("They agree with the stored results.")
 
@@ -196,14 +208,11 @@ def train_vae(
     max_epochs: Annotated[int, typer.Option(min=1, help="passes over the images at most")] = 130,
 ) -> None:
     """Train a variational autoencoder of section 5.4; after an interruption, go on with it."""
-    from steinis_lib.companion.vae import mnist
-    from steinis_lib.companion.vae import training as vae_training
+    from steinis_lib.companion.vae import mnist, training
 
-    path = (output or results.ROOT / "outputs" / "vae") / f"d{latent_dim}.safetensors"
+    path = (output or ROOT / "outputs" / "vae") / f"d{latent_dim}.safetensors"
     checkpoint = path.with_suffix(".checkpoint")
-    settings = vae_training.TrainingSettings(
-        latent_dim=latent_dim, seed=seed, max_epochs=max_epochs
-    )
+    settings = training.TrainingSettings(latent_dim=latent_dim, seed=seed, max_epochs=max_epochs)
     if path.exists():
         raise _fail(f"{path} exists; remove it, or name another folder with --output", 2)
     if path.parent.is_file():
@@ -219,11 +228,11 @@ def train_vae(
                 text = f"held-out ELBO {log['held_out_elbo']:.2f}"
                 bar.update(row, completed=log["epoch"], description=text)
 
-            trained = vae_training.train(images, settings, checkpoint=checkpoint, on_epoch=on_epoch)
-        vae_training.publish(trained, settings, mnist.binarise(mnist.bundled()), path)
+            trained = training.train(images, settings, checkpoint=checkpoint, on_epoch=on_epoch)
+        training.publish(trained, settings, mnist.binarise(mnist.bundled()), path)
     except (OSError, ValueError) as error:
         raise _fail(str(error), 2) from error
-    except (mnist.DataError, vae_training.CheckpointError, FloatingPointError) as error:
+    except (mnist.DataError, training.CheckpointError, FloatingPointError) as error:
         raise _fail(str(error), 1) from error
     except KeyboardInterrupt as error:
         raise _fail(f"interrupted; the same command goes on from {checkpoint}", 130) from error
@@ -231,27 +240,29 @@ def train_vae(
     out.print(f"stopped by {trained.stopped_by}; the model: {path}", soft_wrap=True)
 
 
-def _recompute(workers: int, seed: int, at_most: int | None) -> list[str]:
+def _recompute(
+    workers: int, seed: int, at_most: int | None, left_out: dict[str, tuple[str, ...]]
+) -> list[str]:
     """Compute some chunks of each stored result again; return what differs."""
     from steinis_lib.companion import verification
-    from steinis_lib.companion.registry import EXPERIMENTS, stored
 
     differing = []
     for name, experiment in EXPERIMENTS.items():
         parameters = experiment.parameters.of_profile("paper")
-        if (kept := stored(name, parameters)) is None:
+        if (kept := obtain.stored(name, parameters)) is None:
             continue
-        chosen = verification.choose_chunks(experiment, parameters, seed, at_most)
+        jobs = verification.choose_chunks(
+            experiment, parameters, seed, at_most, left_out.get(name, ())
+        )
         with _bar() as bar:
-            row = bar.add_task(name, total=len(chosen))
+            row = bar.add_task(name, total=len(jobs))
 
-            def advance(_: Task, bar: Progress = bar, row: TaskID = row) -> None:
+            def advance(bar: Progress = bar, row: TaskID = row) -> None:
                 bar.advance(row)
 
             differing += verification.recompute(
-                experiment, parameters, kept, chosen, workers=workers,
-                progress=advance,
-            )  # fmt: skip
+                parameters, kept, jobs, workers=workers, progress=advance
+            )
     return differing
 
 
@@ -286,19 +297,17 @@ def _compute(
     name: str, parameters: Parameters, chunks: Path, workers: int, scheduler: str | None
 ) -> None:
     """Compute all chunks with a progress bar; what goes wrong ends the command with a message."""
-    from steinis_lib.companion.registry import EXPERIMENTS
-
     with _bar() as bar:
         row = bar.add_task(name)
 
-        def progress(done: int, total: int, task: Task | None) -> None:
-            if task is None:  # chunks kept from earlier say nothing of the speed
+        def progress(done: int, total: int, chunk: Chunk | None) -> None:
+            if chunk is None:  # chunks kept from earlier say nothing of the speed
                 bar.reset(row, completed=done, total=total)
             else:
                 bar.update(row, completed=done)
 
         try:
-            engine.compute(
+            runner.compute(
                 EXPERIMENTS[name],
                 parameters,
                 chunks=chunks,
@@ -308,7 +317,7 @@ def _compute(
             )
         except (ChunkError, SchedulerError, KeyboardInterrupt) as error:
             message = str(error) or "interrupted"
-            if chunks == engine.CHUNKS:
+            if chunks == runner.CHUNKS:
                 done, total = bar.tasks[row].completed, bar.tasks[row].total
                 message += f"\n{done:.0f} of {total:.0f} chunks are kept; the same command goes on"
             code = 2 if isinstance(error, SchedulerError) else 130

@@ -1,4 +1,8 @@
-"""Running the notebooks of the book with papermill."""
+"""The notebooks of the book: their parameters cell, and running them with papermill.
+
+The parameters of a section are declared once, in its class of `Parameters`. The notebook's cell
+tagged ``parameters`` is made from that class: ``make notebooks`` writes it.
+"""
 
 from __future__ import annotations
 
@@ -6,30 +10,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from steinis_lib.companion import results
+from steinis_lib.companion.checkout import ROOT, need_checkout
 from steinis_lib.companion.parameters import Parameters
-from steinis_lib.companion.registry import EXPERIMENTS
+from steinis_lib.companion.registry import SECTIONS
 from steinis_lib.core.files import replacing
-
-NOTEBOOKS: dict[str, Path] = {
-    "gmm-convergence": results.ROOT / "notebooks" / "01_gmm_convergence.ipynb",
-    "gmm-estimation": results.ROOT / "notebooks" / "02_gmm_estimation.ipynb",
-    "adaptive-comparison": results.ROOT / "notebooks" / "03_adaptive_is.ipynb",
-    "rbm": results.ROOT / "notebooks" / "04_rbm.ipynb",
-    "vae": results.ROOT / "notebooks" / "05_vae.ipynb",
-    "running-time": results.ROOT / "notebooks" / "06_running_time.ipynb",
-    "beyond": results.ROOT / "notebooks" / "07_beyond.ipynb",
-}
-"""Experiment → the notebook that tells it; the notebook's parameters are the experiment's."""
 
 
 def run_notebook(
-    name: str,
-    output: Path,
-    parameters: Mapping[str, Any] | None = None,
-    profile: str = "quick",
+    name: str, output: Path, parameters: Mapping[str, Any] | None = None, profile: str = "quick"
 ) -> Parameters:
-    """Execute a notebook with validated parameters and write the result to `output`.
+    """Execute a section's notebook with validated parameters and write the result to `output`.
 
     Returns
     -------
@@ -47,15 +37,17 @@ def run_notebook(
     import papermill
 
     given = dict(parameters or {})
-    validated = EXPERIMENTS[name].parameters.of_profile(profile, given)
+    need_checkout("a notebook")
+    section = SECTIONS[name]
+    validated = section.experiments[0].parameters.of_profile(profile, given)
     failed = output.with_name(f"{output.stem}.failed.ipynb")
     with replacing(output) as scratch:
         try:
             papermill.execute_notebook(
-                NOTEBOOKS[name],
+                section.notebook_path,
                 scratch,
                 parameters={"profile": profile, **given},
-                cwd=results.ROOT,
+                cwd=ROOT,
                 progress_bar=False,
                 kernel_name="python3",
                 start_timeout=120,
@@ -68,6 +60,43 @@ def run_notebook(
     return validated
 
 
+def parameters_cell(cls: type[Parameters]) -> str:
+    """Return the source of a parameters cell: each parameter, and what it means."""
+    lines = ["# None keeps the profile's value. `make notebooks` writes this cell."]
+    for name, info in cls.model_fields.items():
+        value = '"quick"' if name == "profile" else "None"
+        lines.append(f"{name} = {value}  # {info.description}")
+    return "\n".join(lines)
+
+
+def write_parameters_cells() -> list[str]:
+    """Write the parameters cell of every section's notebook; return the names of those changed.
+
+    Raises
+    ------
+    ValueError
+        If a notebook has not exactly one cell tagged ``parameters``.
+    """
+    import nbformat
+
+    changed = []
+    for section in SECTIONS.values():
+        notebook = nbformat.read(section.notebook_path, as_version=4)  # type: ignore[no-untyped-call]
+        cells = [c for c in notebook.cells if "parameters" in c.metadata.get("tags", [])]
+        if len(cells) != 1:
+            raise ValueError(
+                f"{section.notebook_path} has {len(cells)} cells tagged `parameters`, expected 1"
+            )
+        source = parameters_cell(section.experiments[0].parameters)
+        if cells[0].source != source:
+            cells[0].source = source
+            text = nbformat.writes(notebook)  # type: ignore[no-untyped-call]
+            with replacing(section.notebook_path) as scratch:
+                scratch.write_text(text + "\n", "utf-8")
+            changed.append(section.notebook)
+    return changed
+
+
 def _hide_injected(path: Path) -> None:
     """Keep the cell that papermill adds, but off the book's page."""
     import nbformat
@@ -77,3 +106,7 @@ def _hide_injected(path: Path) -> None:
         if "injected-parameters" in cell.metadata.get("tags", []):
             cell.metadata.tags.append("remove-cell")
     nbformat.write(notebook, path)  # type: ignore[no-untyped-call]
+
+
+if __name__ == "__main__":
+    print("\n".join(f"{name}: parameters cell written" for name in write_parameters_cells()))

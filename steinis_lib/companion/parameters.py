@@ -8,9 +8,19 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 Profile = Literal["quick", "paper"]
+
+
+def _rises(values: tuple[float, ...]) -> tuple[float, ...]:
+    if list(values) != sorted(set(values)):
+        raise ValueError("must rise strictly")
+    return values
+
+
+Rising = AfterValidator(_rises)
+"""For ``Annotated[tuple[int, ...], Rising]``: refuses numbers that do not rise strictly."""
 
 
 class ParameterError(ValueError):

@@ -16,12 +16,10 @@ import torch
 import xarray as xr
 
 import steinis_lib
+from steinis_lib.companion.checkout import DATA, ROOT
 from steinis_lib.core.files import replacing
 
-ROOT = Path(__file__).resolve().parents[2]
-"""The checkout that this library runs from (it is installed in place)."""
-
-RESULTS = ROOT / "data" / "results"
+RESULTS = DATA / "results"
 
 
 def save(tree: xr.DataTree, path: Path) -> None:

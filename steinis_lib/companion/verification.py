@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import random
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import xarray as xr
 
-from steinis_lib.companion.parameters import Parameters
-from steinis_lib.companion.runner import cluster, engine
-from steinis_lib.companion.runner.engine import Experiment, Task
+from steinis_lib.companion.parameters import ParameterError, Parameters
+from steinis_lib.companion.registry import EXPERIMENTS
+from steinis_lib.companion.runner.experiment import Experiment, with_pilots
+from steinis_lib.companion.runner.workers import Failure, Job, run_jobs
 
 RELATIVE, ABSOLUTE = 1e-6, 1e-9
 """Numbers agree within these. On the machine that made them they agree to the last bit; another
@@ -21,58 +21,90 @@ makes more of a difference, a variable says how much in the attribute ``toleranc
 
 
 def choose_chunks(
-    experiment: Experiment, parameters: Parameters, seed: int, at_most: int | None = None
-) -> list[Task]:
+    experiment: Experiment,
+    parameters: Parameters,
+    seed: int,
+    at_most: int | None = None,
+    leave_out: tuple[str, ...] = (),
+) -> list[Job]:
     """Choose one chunk of the pilots and one of each method, at random; of these, `at_most` many.
 
-    Names that differ in a number at their end, such as ``svgd-50`` and ``svgd-100``, are one
-    method at several sizes.
+    Parameters
+    ----------
+    leave_out
+        Methods (see `Cell.method`) of which no chunk is chosen.
     """
-    first = experiment.first(parameters)
-    by_method: dict[str, list[Task]] = {"pilots": first} if first else {}
-    for task in experiment.tasks(parameters):
-        by_method.setdefault(re.sub(r"-[\d.]+$", "", task.method), []).append(task)
+    first, others = experiment.stages(parameters)
+    by_method: dict[str, list[Job]] = {}
+    for cell in first + others:
+        method = "pilots" if cell in first else cell.method or cell.label
+        jobs = [(cell, chunk) for chunk in experiment.chunks(parameters, cell)]
+        if (cell.method or cell.label) not in leave_out:
+            by_method.setdefault(method, []).extend(jobs)
     rng = random.Random(seed)
-    chosen = [rng.choice(chunks) for chunks in by_method.values()]
+    chosen = [rng.choice(jobs) for jobs in by_method.values()]
     return chosen if at_most is None else rng.sample(chosen, min(at_most, len(chosen)))
 
 
+def parse_left_out(pairs: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return experiment → methods to leave out, of texts such as ``vae:prior-steinis``.
+
+    Raises
+    ------
+    ParameterError
+        If a text has another form, or there is no such experiment or method.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for pair in pairs:
+        name, _, method = pair.partition(":")
+        if name not in EXPERIMENTS:
+            raise ParameterError(
+                f"--leave-out {pair}: expected EXPERIMENT:METHOD; experiments are "
+                + ", ".join(EXPERIMENTS)
+            )
+        cells = EXPERIMENTS[name].cells(EXPERIMENTS[name].parameters.of_profile("paper"))
+        known = list(dict.fromkeys(cell.method or cell.label for cell in cells))
+        if method not in known:
+            raise ParameterError(
+                f"--leave-out {pair}: {name} has no method {method!r}; it has {', '.join(known)}"
+            )
+        found[name] = (*found.get(name, ()), method)
+    return found
+
+
 def recompute(
-    experiment: Experiment,
     parameters: Parameters,
     stored: xr.DataTree,
-    tasks: list[Task],
+    jobs: list[Job],
     *,
     workers: int = 1,
-    progress: Callable[[Task], None] | None = None,
+    progress: Callable[[], None] | None = None,
 ) -> list[str]:
-    """Compute tasks again and return, a line each, where the stored result differs.
+    """Compute chunks again and return, a line each, where the stored result differs.
 
     Parameters
     ----------
     stored
-        The result of `experiment` with `parameters`. Tasks that need pilots take them from here;
-        the pilots are among the chunks that `choose_chunks` chooses from.
+        The result with `parameters`. Chunks that need pilots take them from here; the pilots are
+        among the chunks that `choose_chunks` chooses from.
     workers
         Processes on this machine; 1 is this process.
     """
-    lines = []
-    pilots = {task.method for task in experiment.first(parameters)} & set(stored.children)
-    ready = experiment.given({method: stored[method].to_dataset() for method in pilots})
-    outcomes = cluster.outcomes(
-        ready, parameters, tasks, engine.versions(), workers, scheduler=None
-    )
-    for task, outcome in outcomes:
-        where = f"{experiment.name}, {task.method}, chunk {task.chunk}"
-        if isinstance(outcome, cluster.Failure):
-            lines.append(f"{where}: cannot be computed again:\n{outcome.report}")
-        elif task.method not in stored.children:
-            lines.append(f"{where}: the stored result has no such method")
+    kept = {label: node.to_dataset() for label, node in stored.children.items()}
+    lines, ready = [], []
+    for cell, chunk in jobs:
+        if missing := [label for label in (cell.label, *cell.pilots) if label not in kept]:
+            lines.append(f"{chunk.name}: the stored result has no group {', '.join(missing)}")
         else:
-            kept = stored[task.method].to_dataset()
-            lines += [f"{where}: {line}" for line in differences(kept, outcome)]
+            ready.append((cell, with_pilots(cell, chunk, kept)))
+    for chunk, outcome in run_jobs(ready, parameters, workers):
+        if isinstance(outcome, Failure):
+            lines.append(f"{chunk.name}: cannot be computed again:\n{outcome.report}")
+        else:
+            found = differences(kept[chunk.label], outcome)
+            lines += [f"{chunk.name}: {line}" for line in found]
         if progress:
-            progress(task)
+            progress()
     return lines
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import xarray as xr
 
 from steinis_lib.companion import results
-from steinis_lib.companion.registry import EXPERIMENTS, stored_path
+from steinis_lib.companion.obtain import stored_path
+from steinis_lib.companion.registry import EXPERIMENTS
 
 TIME = np.linspace(0, 60, 61)
 N_TRIALS = 40

@@ -1,1 +1,1 @@
-"""TODO companion/sections."""
+"""The sections of the book, a folder each: experiment, statistics, and the `Section` itself."""

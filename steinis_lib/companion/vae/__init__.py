@@ -1,1 +1,1 @@
-"""TODO companion/vae."""
+"""Variational autoencoders of MNIST images, the models of section 5.4, and their training."""

@@ -1,4 +1,4 @@
-"""The MNIST digits: images only. No labels are needed anywhere here, so none are read.
+"""The images of the MNIST digits. Labels are not needed here, and are not read.
 
 The first 1000 test images come with this repository; the full sets are read from a folder, or
 fetched. Images are rows of 784 grey levels from 0 to 255, and every file is checked by the
@@ -16,10 +16,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from steinis_lib.companion.results import ROOT
+from steinis_lib.companion.checkout import DATA, need_checkout
 from steinis_lib.core.files import replacing
 
-BUNDLED = ROOT / "data" / "mnist" / "test-images-1000.idx3-ubyte.gz"
+BUNDLED = DATA / "mnist" / "test-images-1000.idx3-ubyte.gz"
 """The first 1000 images of the test set."""
 
 SIDE = 28
@@ -55,6 +55,7 @@ def bundled() -> Tensor:
     DataError
         If the file is damaged.
     """
+    need_checkout("the bundled test images")
     return _read(BUNDLED, "bundled")
 
 
@@ -64,7 +65,7 @@ def binarise(images: Tensor) -> Tensor:
     Raises
     ------
     TypeError
-        If `images` are no grey levels, that is no uint8 tensor.
+        If `images` are not grey levels in a uint8 tensor.
     """
     if images.dtype != torch.uint8:
         raise TypeError(f"expected grey levels from 0 to 255 as uint8, got {images.dtype}")
@@ -105,7 +106,7 @@ def images(folder: Path | None, which: Which) -> Tensor:
 
 def _fetch(which: Which) -> Tensor:
     """Read the cached file, or fetch it from the first mirror that gives the right one."""
-    import pooch  # here, for it brings along a progress bar that warns in notebooks
+    import pooch  # here, as its progress bar warns on import in notebooks
 
     name = f"{STEMS[which]}-idx3-ubyte.gz"
     cached = Path(pooch.os_cache("steinis-companion")) / name

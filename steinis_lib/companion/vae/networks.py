@@ -17,10 +17,10 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from steinis_lib.companion.results import ROOT
+from steinis_lib.companion.checkout import DATA, need_checkout
 from steinis_lib.core.files import replacing
 
-FOLDER = ROOT / "data" / "vae"
+FOLDER = DATA / "vae"
 BUNDLED = (10, 20, 50)
 """The latent dimensions of the trained models in this repository."""
 
@@ -227,7 +227,7 @@ def load(path: Path) -> VAE:
     except SafetensorError as error:
         raise ValueError(f"{path} is no complete model ({error}); get or train it anew") from error
     if about is None:
-        raise ValueError(f"{path} was not written by steinis_lib.vae.save: it has no metadata")
+        raise ValueError(f"{path} was not written by this module's `save`: it has no metadata")
     found = {
         name: tuple(t.shape) if t.is_floating_point() else t.dtype for name, t in tensors.items()
     }
@@ -254,6 +254,7 @@ def bundled(latent_dim: int) -> VAE:
             f"there are trained models with latent_dim in {BUNDLED}, got {latent_dim}; train "
             "another with `steinis train-vae`"
         )
+    need_checkout("a trained model")
     return load(FOLDER / f"d{latent_dim}.safetensors")
 
 

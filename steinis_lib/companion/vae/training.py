@@ -103,7 +103,7 @@ def train(
     if images.ndim != 2 or images.dtype != torch.float32:
         raise ValueError(
             f"expected binary images (n, pixels) as float32, got {tuple(images.shape)} "
-            f"{images.dtype}; see steinis_lib.mnist.binarise"
+            f"{images.dtype}; see steinis_lib.companion.vae.mnist.binarise"
         )
     if len(images) <= settings.held_out:
         raise ValueError(
@@ -170,7 +170,7 @@ def publish(trained: Trained, settings: TrainingSettings, test: Tensor, path: Pa
     }
     with replacing(path.with_suffix(".json")) as scratch:
         scratch.write_text(json.dumps(record, indent=1) + "\n", "utf-8")
-    save(vae, path)  # last: its being there says that all is
+    save(vae, path)  # last: where the model is, its record is too
 
 
 def _start(pixels: int, settings: TrainingSettings) -> _State:

@@ -10,9 +10,10 @@ import yaml
 from markdown_it import MarkdownIt
 
 from steinis_lib.companion import claims, results
+from steinis_lib.companion.checkout import ROOT
 from steinis_lib.companion.claims import Claim, Finding
 from steinis_lib.companion.intervals import Estimate
-from steinis_lib.companion.registry import EXPERIMENTS
+from steinis_lib.companion.registry import EXPERIMENTS, STATISTICS
 
 GOOD = {
     "id": "kl-exponential-steinis",
@@ -49,17 +50,17 @@ def test_the_ledger_parses_and_its_ids_are_unique():
 
 def test_every_claim_with_an_experiment_has_a_statistic_and_none_is_left_over():
     tested = {claim.id for claim in LEDGER if claim.experiment}
-    assert tested == set(claims.STATISTICS)
+    assert tested == set(STATISTICS)
 
 
 def test_every_claim_with_an_experiment_points_to_a_figure_of_the_book():
     sources = [
         "".join(cell["source"])
-        for path in (results.ROOT / "notebooks").glob("**/*.ipynb")
+        for path in (ROOT / "notebooks").glob("**/*.ipynb")
         for cell in json.loads(path.read_text("utf-8"))["cells"]
         if cell["cell_type"] == "markdown"
     ]
-    sources += [path.read_text("utf-8") for path in (results.ROOT / "book").glob("*.md")]
+    sources += [path.read_text("utf-8") for path in (ROOT / "book").glob("*.md")]
     labels = [m for text in sources for m in re.findall(r"^\(([\w-]+)\)=$", text, re.MULTILINE)]
     assert len(set(labels)) == len(labels)
     for claim in LEDGER:
@@ -111,7 +112,7 @@ def test_a_malformed_entry_gives_an_error_naming_the_id(tmp_path, change):
 
 
 def test_an_experiment_without_a_statistic_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="new-claim.*no statistic"):
+    with pytest.raises(ValueError, match="new-claim.*no section has a statistic"):
         ledger_of(tmp_path, GOOD | {"id": "new-claim"})
 
 
@@ -167,11 +168,7 @@ FLOOR = np.maximum(np.exp(-0.2 * synthetic.TIME), 0.1)  # one decade, then flat
 
 CASES = {
     "all as claimed": ({}, {}, {}),
-    "KL as a power law": (
-        {"kl": synthetic.power_law()},
-        {},
-        dict.fromkeys(KL, "not reproduced"),
-    ),
+    "KL as a power law": ({"kl": synthetic.power_law()}, {}, dict.fromkeys(KL, "not reproduced")),
     "KSD² as a power law": (
         {"ksd2": synthetic.power_law()},
         {},
@@ -200,23 +197,20 @@ CASES = {
     "Ẑ is 10 % high": ({}, {"bias": 0.1}, {"z-unbiased": "not reproduced"}),
     "determinant of order one": ({}, {"power": 1.0}, {"determinant-order": "not reproduced"}),
     "determinant of order 1.7": ({}, {"power": 1.7}, {"determinant-order": "partly"}),
-    "continuing is off by round-off": (
-        {},
-        {"difference": 1e-9},
-        {"continuing-is-free": "partly"},
-    ),
+    "continuing is off by round-off": ({}, {"difference": 1e-9}, {"continuing-is-free": "partly"}),
     "continuing is off": ({}, {"difference": 1e-3}, {"continuing-is-free": "not reproduced"}),
     "errors are too small": ({}, {"within": 0.6}, {"ess-stopping": "not reproduced"}),
     "errors are a little small": ({}, {"within": 0.9}, {"ess-stopping": "partly"}),
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("gmm", "checks", "expected"), CASES.values(), ids=CASES.keys())
 def test_verdicts_on_results_whose_truth_is_known(gmm, checks, expected):
     gmm, checks = synthetic.gmm_convergence(**gmm), synthetic.algorithm_checks(**checks)
     trees = {"gmm-convergence": gmm, "algorithm-checks": checks}
     for claim in SECTION_1:
-        verdict = claim.judge(claims.STATISTICS[claim.id](trees[claim.experiment]))
+        verdict = claim.judge(STATISTICS[claim.id](trees[claim.experiment]))
         assert verdict == (ALL_REPRODUCED | expected)[claim.id], claim.id
 
 
@@ -237,6 +231,7 @@ def test_without_results_nothing_has_a_verdict(folder):
     assert all(f.record()["ours"] is f.record()["uncertainty"] is None for f in findings)
 
 
+@pytest.mark.slow
 def test_a_claim_is_judged_by_its_own_stored_result_at_profile_paper(folder):
     synthetic.store(gmm_convergence=synthetic.gmm_convergence())
     findings = {f.claim.id: f for f in claims.evaluate(LEDGER)}
@@ -250,6 +245,7 @@ def test_a_claim_is_judged_by_its_own_stored_result_at_profile_paper(folder):
     assert findings["kl-exponential-svgd"].ours == "5.21 [5.21, 5.21] decades"
 
 
+@pytest.mark.slow
 def test_a_result_at_profile_quick_or_with_other_parameters_is_no_evidence(folder):
     experiment = EXPERIMENTS["gmm-convergence"]
     tree = synthetic.gmm_convergence()
@@ -262,6 +258,7 @@ def test_a_result_at_profile_quick_or_with_other_parameters_is_no_evidence(folde
         assert {f.verdict for f in claims.evaluate(LEDGER)} == {"not yet run"}
 
 
+@pytest.mark.slow
 def test_published_verdicts_follow_from_the_data_until_the_data_change(folder):
     path = folder / "verdicts.json"
     synthetic.store(
@@ -349,7 +346,7 @@ def test_what_is_published_is_plain_json(published):
     assert all(set(row) <= {"verdict", "value", "low", "high"} for row in table.values())
 
 
-@pytest.mark.skipif(not claims.VERDICTS.exists(), reason="no verdicts are published yet")
+@pytest.mark.slow
 def test_the_published_verdicts_follow_from_the_stored_results():
     assert claims.discrepancies(claims.evaluate(LEDGER)) == []
 

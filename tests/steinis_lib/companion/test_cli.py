@@ -2,6 +2,7 @@ import json
 import os
 import re
 import shutil
+from dataclasses import replace
 from functools import partial
 
 import nbformat
@@ -9,10 +10,8 @@ import pytest
 import synthetic
 from typer.testing import CliRunner
 
-from steinis_lib.companion import claims, cli, notebooks, results
-from steinis_lib.companion import registry as experiments
-from steinis_lib.companion.notebooks import NOTEBOOKS
-from steinis_lib.companion.registry import EXPERIMENTS
+from steinis_lib.companion import checkout, claims, cli, notebooks, obtain, results
+from steinis_lib.companion.registry import EXPERIMENTS, SECTIONS
 
 NAME = "gmm-convergence"
 
@@ -33,15 +32,15 @@ def alone(monkeypatch, tmp_path):
     def fail(*arguments, **settings):
         raise AssertionError("computed")
 
-    monkeypatch.setattr(cli.engine, "compute", fail)
-    monkeypatch.setattr(cli.engine, "CHUNKS", tmp_path / "chunks")
+    monkeypatch.setattr(cli.runner, "compute", fail)
+    monkeypatch.setattr(cli.runner, "CHUNKS", tmp_path / "chunks")
     monkeypatch.setattr(results, "RESULTS", tmp_path / "results")
     verdicts = tmp_path / "verdicts.json"
     monkeypatch.setattr(claims, "VERDICTS", verdicts)
     # The same for functions that took the path as the default of an argument.
     monkeypatch.setattr(claims, "publish", partial(claims.publish, path=verdicts))
     monkeypatch.setattr(claims, "discrepancies", partial(claims.discrepancies, path=verdicts))
-    monkeypatch.delenv(experiments.CHUNKS_VARIABLE, raising=False)
+    monkeypatch.delenv(obtain.CHUNKS_VARIABLE, raising=False)
 
 
 # -------------------------------------------------------------------------------------- list
@@ -130,10 +129,10 @@ def recorded(monkeypatch):
         calls.append(("compute", experiment.name, parameters, chunks))
 
     def run_notebook(name, output, parameters=None, profile="quick"):
-        chunks = os.environ.get(experiments.CHUNKS_VARIABLE)
+        chunks = os.environ.get(obtain.CHUNKS_VARIABLE)
         calls.append(("notebook", name, output, dict(parameters), profile, chunks))
 
-    monkeypatch.setattr(cli.engine, "compute", compute)
+    monkeypatch.setattr(cli.runner, "compute", compute)
     monkeypatch.setattr(notebooks, "run_notebook", run_notebook)
     return calls
 
@@ -154,9 +153,10 @@ def test_run_computes_and_runs_the_notebook_with_the_same_parameters(recorded, t
     # The notebook finds the chunks; at profile quick they are gone afterwards.
     assert ran[5] == str(computed[3])
     assert not computed[3].exists()
-    assert experiments.CHUNKS_VARIABLE not in os.environ
+    assert obtain.CHUNKS_VARIABLE not in os.environ
 
 
+@pytest.mark.slow
 def test_run_at_profile_paper_keeps_chunks_and_does_not_compute_what_is_stored(recorded, tmp_path):
     command = ["run", NAME, "--profile", "paper", "-o", str(tmp_path / "out.ipynb")]
     assert call(*command).exit_code == 0
@@ -171,6 +171,7 @@ def test_run_at_profile_paper_keeps_chunks_and_does_not_compute_what_is_stored(r
     assert [c[0] for c in recorded] == ["notebook", "compute", "notebook"]
 
 
+@pytest.mark.slow
 def test_a_failing_cell_gives_exit_code_1_and_says_where_the_notebook_is(monkeypatch, tmp_path):
     cells = [
         nbformat.v4.new_code_cell('profile = "quick"', metadata={"tags": ["parameters"]}),
@@ -180,8 +181,8 @@ def test_a_failing_cell_gives_exit_code_1_and_says_where_the_notebook_is(monkeyp
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     notebook.metadata["kernelspec"] = kernel
     nbformat.write(notebook, tmp_path / "tiny.ipynb")
-    monkeypatch.setitem(NOTEBOOKS, NAME, tmp_path / "tiny.ipynb")
-    monkeypatch.setattr(cli.engine, "compute", lambda *arguments, **settings: None)
+    monkeypatch.setitem(SECTIONS, NAME, replace(SECTIONS[NAME], notebook=str(tmp_path / "tiny")))
+    monkeypatch.setattr(cli.runner, "compute", lambda *arguments, **settings: None)
     output, failed = tmp_path / "out" / "x.ipynb", tmp_path / "out" / "x.failed.ipynb"
     found = call("run", NAME, "-o", str(output))
     assert found.exit_code == 1
@@ -189,7 +190,7 @@ def test_a_failing_cell_gives_exit_code_1_and_says_where_the_notebook_is(monkeyp
     assert "a cell failed" in message and "ZeroDivisionError" in message
     assert str(failed) in message
     assert os.listdir(output.parent) == [failed.name]
-    assert experiments.CHUNKS_VARIABLE not in os.environ
+    assert obtain.CHUNKS_VARIABLE not in os.environ
 
 
 # ------------------------------------------------------------------------------------ verify
@@ -227,6 +228,7 @@ def falsify(path, claim, **changes):
     path.write_text(json.dumps(table), "utf-8")
 
 
+@pytest.mark.slow
 def test_verify_shows_every_claim_with_its_verdict(published):
     found = call("verify", "--no-recompute")
     assert found.exit_code == 0
@@ -238,6 +240,7 @@ def test_verify_shows_every_claim_with_its_verdict(published):
     assert "10 [" in found.stdout and "] %" in found.stdout  # brackets are text, not markup
 
 
+@pytest.mark.slow
 def test_verify_json_is_valid_and_complete(published):
     def refuse(name):
         raise AssertionError(f"{name} is not JSON")
@@ -257,6 +260,7 @@ def test_verify_json_is_valid_and_complete(published):
     assert waiting["ours"] is None and waiting["uncertainty"] is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [[], ["--json"]])
 def test_verify_fails_with_a_message_when_a_published_verdict_is_false(published, options):
     falsify(published, "z-unbiased", verdict="reproduced")
@@ -269,6 +273,7 @@ def test_verify_fails_with_a_message_when_a_published_verdict_is_false(published
         assert json.loads(found.stdout)  # the message does not spoil what machines read
 
 
+@pytest.mark.slow
 def test_verify_fails_when_a_published_number_is_false(published):
     falsify(published, "z-unbiased", value=9.9)
     found = call("verify", "--no-recompute")
@@ -276,6 +281,7 @@ def test_verify_fails_when_a_published_number_is_false(published):
     assert "z-unbiased: published value 9.9" in plain(found.stderr)
 
 
+@pytest.mark.slow
 def test_verify_fails_when_nothing_is_published(published):
     published.unlink()
     found = call("verify", "--no-recompute")
@@ -283,6 +289,7 @@ def test_verify_fails_when_nothing_is_published(published):
     assert "no verdict is published" in plain(found.stderr)
 
 
+@pytest.mark.slow
 def test_verify_update_publishes_what_the_data_say(published):
     falsify(published, "z-unbiased", verdict="reproduced")
     assert call("verify", "--no-recompute", "--update").exit_code == 0
@@ -298,6 +305,7 @@ def test_verify_names_a_damaged_result(published):
     assert str(path) in plain(found.stderr)
 
 
+@pytest.mark.slow
 def test_verify_names_the_claim_whose_result_is_not_a_number(published):
     tree = synthetic.algorithm_checks(bias=float("nan"))
     synthetic.store(algorithm_checks=tree)
@@ -311,7 +319,7 @@ def test_verify_recomputes_unless_told_not_to(published, monkeypatch, lines, cod
     calls = []
     monkeypatch.setattr(cli, "_recompute", lambda *arguments: calls.append(arguments) or lines)
     found = call("verify", "--seed", "7", "--workers", "3")
-    assert calls == [(3, 7, None)]
+    assert calls == [(3, 7, None, {})]
     assert found.exit_code == code
     message = plain(found.stderr)
     assert "(--seed 7)" in message
@@ -319,10 +327,38 @@ def test_verify_recomputes_unless_told_not_to(published, monkeypatch, lines, cod
     assert ("agree with the stored results" in message) == (code == 0)
 
 
+@pytest.mark.slow
 def test_verify_can_be_told_to_recompute_less(published, monkeypatch):
     calls = []
     monkeypatch.setattr(cli, "_recompute", lambda *arguments: calls.append(arguments) or [])
     found = call("verify", "--seed", "7", "--workers", "3", "--chunks", "2")
-    assert calls == [(3, 7, 2)] and found.exit_code == 0
+    assert calls == [(3, 7, 2, {})] and found.exit_code == 0
     assert "2 chunks of each result" in plain(found.stderr)
     assert call("verify", "--chunks", "0").exit_code == 2
+
+
+def test_verify_can_be_told_to_leave_methods_out(published, monkeypatch):
+    calls = []
+    monkeypatch.setattr(cli, "_recompute", lambda *arguments: calls.append(arguments) or [])
+    found = call("verify", "--seed", "7", "--workers", "3", "--leave-out", "vae:prior-steinis")
+    assert calls == [(3, 7, None, {"vae": ("prior-steinis",)})] and found.exit_code == 0
+    assert "Left out: vae:prior-steinis" in plain(found.stderr)
+
+
+def test_verify_refuses_to_leave_out_what_there_is_not(published):
+    found = call("verify", "--leave-out", "vae:nonsense")
+    assert found.exit_code == 2
+    assert "vae has no method 'nonsense'" in plain(found.stderr)
+
+
+# ---------------------------------------------------------------------- without a checkout
+
+
+@pytest.mark.parametrize(
+    "command", [("run", NAME), ("verify",), ("verify", "--leave-out", "vae:prior-steinis")]
+)
+def test_without_a_checkout_the_message_says_that_one_is_needed(command, monkeypatch, tmp_path):
+    monkeypatch.setattr(checkout, "DATA", tmp_path / "nowhere")
+    found = call(*command)
+    assert found.exit_code == 2
+    assert "needs a checkout of the repository" in plain(found.stderr)

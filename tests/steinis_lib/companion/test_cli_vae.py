@@ -8,7 +8,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from steinis_lib.companion import cli, results
+from steinis_lib.companion import cli
 from steinis_lib.companion.vae import mnist
 from steinis_lib.companion.vae import networks as vae
 from steinis_lib.companion.vae import training as vae_training
@@ -32,7 +32,7 @@ def tiny(monkeypatch, tmp_path):
     (tmp_path / "mnist" / "train-images-idx3-ubyte").write_bytes(content)
     small = partial(TrainingSettings, n_hidden=4, batch_size=20, held_out=20)
     monkeypatch.setattr(vae_training, "TrainingSettings", small)
-    monkeypatch.setattr(results, "ROOT", tmp_path / "root")
+    monkeypatch.setattr(cli, "ROOT", tmp_path / "root")
     monkeypatch.setattr(mnist, "MIRRORS", ())
     monkeypatch.setattr(pooch, "os_cache", lambda name: tmp_path / "cache")
     return tmp_path / "mnist"
@@ -43,6 +43,7 @@ def options(tiny, tmp_path):
     return ["--data", tiny, "--output", tmp_path / "out", "--max-epochs", 3]
 
 
+@pytest.mark.slow
 def test_a_model_is_trained_and_written_with_its_record(options, tmp_path):
     code, stderr, stdout = call(*options, "--seed", 5)
     assert code == 0, stderr
@@ -54,12 +55,14 @@ def test_a_model_is_trained_and_written_with_its_record(options, tmp_path):
     assert (model.latent_dim, model.seed) == (2, 5) and model.epochs <= 3
 
 
+@pytest.mark.slow
 def test_without_output_the_model_goes_to_outputs_and_not_to_the_bundled_ones(tiny, tmp_path):
     assert call("--data", tiny, "--max-epochs", 1)[0] == 0
     assert vae.load(tmp_path / "root" / "outputs" / "vae" / "d2.safetensors").latent_dim == 2
     assert not (vae.FOLDER / "d2.safetensors").exists()
 
 
+@pytest.mark.slow
 def test_a_finished_model_is_never_overwritten(options, tmp_path, monkeypatch):
     assert call(*options)[0] == 0
     path = tmp_path / "out" / "d2.safetensors"
@@ -72,6 +75,7 @@ def test_a_finished_model_is_never_overwritten(options, tmp_path, monkeypatch):
     assert code == 2 and "d20.safetensors exists" in stderr
 
 
+@pytest.mark.slow
 def test_an_interrupted_training_goes_on_and_ends_the_same(options, tmp_path, monkeypatch):
     assert call(*options)[0] == 0
     whole = tmp_path / "whole"

@@ -1,9 +1,9 @@
 import torch
 
 from steinis_lib.companion.counting import Counted
+from steinis_lib.companion.problems.decoder import DecoderPosterior
 from steinis_lib.companion.vae import mnist
 from steinis_lib.companion.vae import networks as vae
-from steinis_lib.targets.decoder import DecoderPosterior
 
 
 def test_each_call_counts_its_particles_once():

@@ -109,6 +109,7 @@ PAIRS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pair", PAIRS, ids=["short", "long", "greek", "punctuation"])
 def test_ids_are_unique_on_a_page_with_several_figures(pair):
     page = [figures.svg(picture(), alt) for alt in pair]
@@ -135,6 +136,7 @@ def test_an_svg_refers_to_nothing_outside():
         assert link is None or link.startswith(("#", "data:image/png"))
 
 
+@pytest.mark.slow
 def test_the_same_figure_gives_the_same_text():
     first, again = (figures.svg(picture(), "a picture") for _ in range(2))
     assert first == again

@@ -71,6 +71,7 @@ def test_bootstrap_of_a_mean_has_the_width_that_theory_gives():
     assert low < value < high
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("summary", "truth"), [(np.mean, 1.0), (np.median, math.log(2))], ids=["mean", "median"]
 )

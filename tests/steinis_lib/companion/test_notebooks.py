@@ -1,17 +1,18 @@
-import ast
 import json
 import math
 import os
 import re
+from dataclasses import replace
 
 import nbformat
 import papermill
 import pytest
 
 from steinis_lib.companion import notebooks, results
-from steinis_lib.companion.notebooks import NOTEBOOKS, run_notebook
+from steinis_lib.companion.checkout import ROOT
+from steinis_lib.companion.notebooks import parameters_cell, run_notebook
 from steinis_lib.companion.parameters import ParameterError
-from steinis_lib.companion.registry import EXPERIMENTS
+from steinis_lib.companion.registry import EXPERIMENTS, SECTIONS
 
 NAME = "gmm-convergence"
 TINY = {
@@ -60,7 +61,9 @@ def tiny_notebook(monkeypatch, tmp_path):
     def use(*cells):
         path = tmp_path / "tiny.ipynb"
         write(path, *cells)
-        monkeypatch.setitem(notebooks.NOTEBOOKS, NAME, path)
+        monkeypatch.setitem(
+            SECTIONS, NAME, replace(SECTIONS[NAME], notebook=str(path.with_suffix("")))
+        )
 
     return use
 
@@ -75,23 +78,39 @@ def texts(notebook):
     return "\n".join(found)
 
 
-def test_every_notebook_is_registered_and_belongs_to_an_experiment():
-    assert set(NOTEBOOKS.values()) == set((results.ROOT / "notebooks").glob("**/*.ipynb"))
-    assert set(NOTEBOOKS) <= set(EXPERIMENTS)
+def test_the_parameters_cell_is_made_from_the_class_of_parameters():
+    source = parameters_cell(EXPERIMENTS[NAME].parameters)
+    found, namespace = source.splitlines()[1:], {}
+    exec(source, namespace)
+    fields = EXPERIMENTS[NAME].parameters.model_fields
+    assert [line.split(" = ")[0] for line in found] == list(fields)
+    assert all(
+        line.endswith(f"  # {info.description}")
+        for line, info in zip(found, fields.values(), strict=True)
+    )
+    del namespace["__builtins__"]
+    assert namespace == dict.fromkeys(fields) | {"profile": "quick"}
 
 
-@pytest.mark.parametrize("name", NOTEBOOKS)
-def test_the_parameters_cell_names_exactly_the_experiments_parameters(name):
-    notebook = nbformat.read(NOTEBOOKS[name], as_version=4)
-    (cell,) = (c for c in notebook.cells if "parameters" in c.metadata.get("tags", []))
-    found = {}
-    for statement in ast.parse(cell.source).body:
-        assert isinstance(statement, ast.Assign)
-        (target,) = statement.targets
-        found[target.id] = ast.literal_eval(statement.value)
-    fields = EXPERIMENTS[name].parameters.model_fields
-    assert list(found) == list(fields)
-    assert found == dict.fromkeys(fields) | {"profile": "quick"}
+def test_writing_the_parameters_cells_changes_nothing_else(tiny_notebook, tmp_path, monkeypatch):
+    tiny_notebook("x = 1")
+    monkeypatch.setattr(notebooks, "SECTIONS", {NAME: SECTIONS[NAME]})
+    before = nbformat.read(tmp_path / "tiny.ipynb", as_version=4)
+    assert notebooks.write_parameters_cells() == [str(tmp_path / "tiny")]
+    after = nbformat.read(tmp_path / "tiny.ipynb", as_version=4)
+    assert after.cells[0].source == parameters_cell(EXPERIMENTS[NAME].parameters)
+    assert after.cells[1:] == before.cells[1:] and after.metadata == before.metadata
+    assert notebooks.write_parameters_cells() == []
+
+
+def test_a_notebook_without_a_parameters_cell_is_refused(tiny_notebook, tmp_path, monkeypatch):
+    tiny_notebook("x = 1")
+    monkeypatch.setattr(notebooks, "SECTIONS", {NAME: SECTIONS[NAME]})
+    notebook = nbformat.read(tmp_path / "tiny.ipynb", as_version=4)
+    notebook.cells[0].metadata.tags = []
+    nbformat.write(notebook, tmp_path / "tiny.ipynb")
+    with pytest.raises(ValueError, match="has 0 cells tagged `parameters`, expected 1"):
+        notebooks.write_parameters_cells()
 
 
 @pytest.mark.parametrize(
@@ -116,6 +135,7 @@ def test_bad_parameters_are_refused_before_anything_runs(
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_a_failing_cell_keeps_the_notebook_so_far_and_the_earlier_output(tiny_notebook, tmp_path):
     folder = tmp_path / "outputs"
     folder.mkdir()
@@ -142,14 +162,15 @@ def test_a_failing_cell_keeps_the_notebook_so_far_and_the_earlier_output(tiny_no
     assert not any("remove-cell" in c.metadata.get("tags", []) for c in others)
 
 
+@pytest.mark.slow
 def test_plain_papermill_with_an_unknown_parameter_stops_early_and_says_why(tmp_path):
     output = tmp_path / "out.ipynb"
     with pytest.raises(papermill.PapermillExecutionError) as caught:
         papermill.execute_notebook(
-            NOTEBOOKS[NAME],
+            SECTIONS[NAME].notebook_path,
             output,
             parameters={"n_trails": 3, "n_leaders": 1},
-            cwd=results.ROOT,
+            cwd=ROOT,
             progress_bar=False,
             kernel_name="python3",
         )
@@ -157,27 +178,29 @@ def test_plain_papermill_with_an_unknown_parameter_stops_early_and_says_why(tmp_
     assert "n_trails: no such parameter; did you mean n_trials?" in str(caught.value.evalue)
     assert "n_leaders: " in str(caught.value.evalue)
     ran = [c for c in nbformat.read(output, as_version=4).cells if c.get("execution_count")]
-    assert "of_profile" in ran[-1].source  # the cell after the parameters: nothing was computed
+    assert "begin(" in ran[-1].source  # the cell after the parameters: nothing was computed
 
 
 @pytest.fixture(scope="module")
 def executed(tmp_path_factory):
     """The real notebook, run with tiny parameters, and smaller checks of Algorithm 1."""
     folder = tmp_path_factory.mktemp("run")
-    notebook = nbformat.read(NOTEBOOKS[NAME], as_version=4)
-    (setup,) = (c for c in notebook.cells if "of_profile(given" in c.get("source", ""))
+    notebook = nbformat.read(SECTIONS[NAME].notebook_path, as_version=4)
+    (setup,) = (c for c in notebook.cells if " = begin(" in c.get("source", ""))
     shrink = f'EXPERIMENTS["algorithm-checks"].parameters.QUICK.update({SMALL_CHECKS!r})'
-    setup.source += "\n" + shrink
+    registry = "from steinis_lib.companion.registry import EXPERIMENTS"
+    setup.source += f"\n{registry}\n{shrink}"
     nbformat.write(notebook, folder / "small.ipynb")
     stored = sorted(results.RESULTS.rglob("*"))
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("STEINIS_CHUNKS", raising=False)
-        patch.setitem(notebooks.NOTEBOOKS, NAME, folder / "small.ipynb")
+        patch.setitem(SECTIONS, NAME, replace(SECTIONS[NAME], notebook=str(folder / "small")))
         validated = run_notebook(NAME, folder / "out.ipynb", TINY)
     assert sorted(results.RESULTS.rglob("*")) == stored  # quick stores nothing
     return validated, nbformat.read(folder / "out.ipynb", as_version=4)
 
 
+@pytest.mark.slow
 def test_the_real_notebook_runs_with_given_parameters(executed):
     validated, notebook = executed
     assert validated == EXPERIMENTS[NAME].parameters.of_profile("quick", TINY)
@@ -188,12 +211,14 @@ def test_the_real_notebook_runs_with_given_parameters(executed):
     assert "SteinIS, |A| = 8" in text and "SVGD, 9" in text and "5 × that bandwidth" in text
 
 
+@pytest.mark.slow
 def test_the_real_notebook_warns_of_nothing(executed):
     outputs = [o for c in executed[1].cells for o in c.get("outputs", [])]
     assert [o.text for o in outputs if o.get("name") == "stderr"] == []
     assert [o for o in outputs if o.output_type == "error"] == []
 
 
+@pytest.mark.slow
 def test_every_figure_of_the_real_notebook_has_a_description_and_unique_ids(executed):
     text = texts(executed[1])
     pictures = re.findall(r"<svg[^>]*>|<img[^>]*>", text)
@@ -204,6 +229,7 @@ def test_every_figure_of_the_real_notebook_has_a_description_and_unique_ids(exec
     assert len(set(ids)) == len(ids)
 
 
+@pytest.mark.slow
 def test_the_real_notebooks_numbers_are_numbers(executed):
     markdown = "\n".join(
         o.data["text/markdown"]
@@ -216,7 +242,24 @@ def test_the_real_notebooks_numbers_are_numbers(executed):
     assert math.isfinite(float(re.search(r"differ by at most ([\d.e-]+) in", markdown)[1]))
 
 
+@pytest.mark.slow
 def test_an_executed_notebook_holds_no_path_of_this_computer(executed):
     text = json.dumps(executed[1])
-    assert str(results.ROOT) not in text
+    assert str(ROOT) not in text
     assert os.path.expanduser("~") + os.sep not in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in SECTIONS if name != NAME])
+def test_every_notebook_runs_at_the_profile_that_the_command_line_takes(name, tmp_path):
+    """Without a word on stderr, with a description of each figure, and without a NaN."""
+    run_notebook(name, tmp_path / "out.ipynb")
+    notebook = nbformat.read(tmp_path / "out.ipynb", as_version=4)
+    outputs = [o for c in notebook.cells for o in c.get("outputs", [])]
+    assert [o.text for o in outputs if o.get("name") == "stderr"] == []
+    text = texts(notebook)
+    pictures = re.findall(r"<svg[^>]*>|<img[^>]*>", text)
+    assert pictures
+    assert all(re.search(r'(aria-label|alt)="[^"]{30,}"', picture) for picture in pictures)
+    words = re.sub(r"<svg.*?</svg>", "", text, flags=re.DOTALL)
+    assert not re.search(r"\bnan\b", words)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from steinis_lib.companion.parameters import ParameterError, Parameters, notebook_parameters
 from steinis_lib.companion.registry import EXPERIMENTS
-from steinis_lib.companion.sections.s1_convergence.checks import AlgorithmChecks
+from steinis_lib.companion.sections.s1_convergence.algorithm_checks import AlgorithmChecks
 from steinis_lib.companion.sections.s1_convergence.experiment import GMMConvergence
 
 CLASSES = sorted({e.parameters for e in EXPERIMENTS.values()}, key=lambda cls: cls.__name__)

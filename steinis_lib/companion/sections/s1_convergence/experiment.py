@@ -8,6 +8,8 @@ KL and KSD² of the followers' density are exact given the leaders, with no Mont
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, ClassVar
 
 import torch
@@ -16,15 +18,12 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from steinis_lib.companion.parameters import Parameters
-from steinis_lib.companion.runner.engine import Experiment, Task, stream
-from steinis_lib.schedules import StepSize
+from steinis_lib.companion.runner.experiment import Cell, Chunk, Experiment
 from steinis_lib.stein.kernels import RBF, Kernel
 from steinis_lib.stein.ksd import cross_ksd_squared, ksd_squared
 from steinis_lib.steinis import SteinIS, SteinISState
 from steinis_lib.targets.base import Gaussian
 from steinis_lib.targets.mixtures import GaussianMixture, random_mixture
-
-NAME = "gmm-convergence"
 
 
 class GMMConvergence(Parameters):
@@ -85,66 +84,82 @@ class GMMConvergence(Parameters):
         return self
 
 
-def tasks(p: GMMConvergence) -> list[Task]:
-    """Return every condition's chunks; trials that fill no whole chunk form a smaller one."""
-    n_chunks = -(-p.n_trials // p.trials_per_chunk)
-    return [Task(method, chunk) for method in conditions(p) for chunk in range(n_chunks)]
+def cells(p: GMMConvergence) -> list[Cell]:
+    """Return a cell for each condition: SteinIS, SVGD, the mean field, and variations of them.
 
-
-def conditions(p: GMMConvergence) -> dict[str, dict[str, Any]]:
-    """Return the conditions: number of leaders, bandwidth multiplier, step, how leaders start."""
-    wide = {"multiplier": p.wide_multiplier}
-    table: dict[str, dict[str, Any]] = {
-        "steinis": {"m": p.n_leaders},
-        "svgd": {"m": p.n_svgd},
-        "mean-field": {"m": p.n_mean_field, "quantiles": True},
-        "steinis-wide": {"m": p.n_leaders} | wide,
-        "svgd-wide": {"m": p.n_svgd} | wide,
-        "mean-field-wide": {"m": p.n_mean_field, "quantiles": True} | wide,
-        "steinis-half-step": {"m": p.n_leaders, "step": p.step_size / 2},
+    All conditions have the same mixtures and the same followers, and leaders from one stream.
+    """
+    conditions = {
+        "steinis": Condition(p.n_leaders),
+        "svgd": Condition(p.n_svgd),
+        "mean-field": Condition(p.n_mean_field, at_quantiles=True),
+        "steinis-wide": Condition(p.n_leaders, p.wide_multiplier),
+        "svgd-wide": Condition(p.n_svgd, p.wide_multiplier),
+        "mean-field-wide": Condition(p.n_mean_field, p.wide_multiplier, at_quantiles=True),
+        "steinis-half-step": Condition(p.n_leaders, step_factor=0.5),
     }
-    return table | {f"leaders-{m}": {"m": m} for m in p.leader_counts}
+    found = [_cell(p, label, condition) for label, condition in conditions.items()]
+    for m in p.leader_counts:
+        found.append(_cell(p, leaders_label(m), Condition(m), method="leaders"))
+    return found
 
 
-def run_task(p: GMMConvergence, task: Task) -> xr.Dataset:
-    """Run one chunk of one condition; all conditions share mixtures and particles."""
-    condition: dict[str, Any] = {"multiplier": 1.0, "step": p.step_size, "quantiles": False}
-    condition |= conditions(p)[task.method]
-    first = task.chunk * p.trials_per_chunk
-    trials = min(p.trials_per_chunk, p.n_trials - first)
+def leaders_label(m: int) -> str:
+    """Return the label of the cell that has m leaders and is else like "steinis"."""
+    return f"leaders-{m}"
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What a cell varies.
+
+    Parameters
+    ----------
+    n_leaders
+        The particles that build the maps.
+    multiplier
+        Of the paper's bandwidth.
+    step_factor
+        Factor on the step ε.
+    at_quantiles
+        Leaders start at q0's quantiles; else they are drawn from q0.
+    """
+
+    n_leaders: int
+    multiplier: float = 1.0
+    step_factor: float = 1.0
+    at_quantiles: bool = False
+
+
+def _cell(p: GMMConvergence, label: str, condition: Condition, method: str = "") -> Cell:
+    compute = partial(curves_of, condition=condition)
+    return Cell(label, p.n_trials, compute, p.trials_per_chunk, method=method)
+
+
+def curves_of(p: GMMConvergence, chunk: Chunk, condition: Condition) -> xr.Dataset:
+    """Compute one chunk of one condition."""
+    n = chunk.n_trials
     target = random_mixture(
-        p.n_components,
-        1,
-        stream(p.seed, NAME, "mixtures", task.chunk),
-        batch_shape=(trials,),
-        spread=p.spread,
+        p.n_components, 1, chunk.stream("mixtures"), batch_shape=(n,), spread=p.spread,
         scale=p.component_scale,
-    )
+    )  # fmt: skip
     q0 = Gaussian.isotropic(torch.zeros(1, dtype=torch.float64), p.q0_scale)
-    m = condition["m"]
-    if condition["quantiles"]:
+    m = condition.n_leaders
+    if condition.at_quantiles:
         u = (torch.arange(m, dtype=torch.float64) + 0.5) / m
-        leaders = (p.q0_scale * torch.special.ndtri(u)).unsqueeze(-1).expand(trials, m, 1)
+        leaders = (p.q0_scale * torch.special.ndtri(u)).unsqueeze(-1).expand(n, m, 1)
     else:
-        leaders = torch.stack(
-            [q0.sample((m,), stream(p.seed, NAME, "leaders", first + i)) for i in range(trials)]
-        )
-    followers = q0.sample((trials, p.n_followers), stream(p.seed, NAME, "followers", task.chunk))
+        leaders = torch.stack([q0.sample((m,), chunk.stream("leaders", i)) for i in chunk.trials])
+    followers = q0.sample((n, p.n_followers), chunk.stream("followers"))
+    step = p.step_size * condition.step_factor
     curves = follow(
-        target,
-        q0,
-        leaders,
-        followers,
-        kernel=RBF(multiplier=condition["multiplier"]),
-        step=condition["step"],
-        n_steps=round(p.end_time / condition["step"]),
-        n_times=p.n_times,
-        n_grid=p.n_grid,
-    )
+        target, q0, leaders, followers, kernel=RBF(multiplier=condition.multiplier), step=step,
+        n_steps=round(p.end_time / step), n_times=p.n_times, n_grid=p.n_grid,
+    )  # fmt: skip
     time = curves.pop("time")
     return xr.Dataset(
         {name: (("trial", "time"), values.numpy()) for name, values in curves.items()},
-        coords={"trial": range(first, first + trials), "time": time.numpy()},
+        coords={"time": time.numpy()},
     )
 
 
@@ -176,7 +191,7 @@ def follow(
     weights = q0.log_prob(y).softmax(-1)  # the trapezoidal rule: both ends are negligible
     trials, n = followers.shape[:2]
     points = torch.cat([y.expand(trials, n_grid, 1), followers], dim=1)
-    sampler = SteinIS(target, kernel, StepSize(step))
+    sampler = SteinIS(target, q0, kernel=kernel, step_size=step)
     state = sampler.start(leaders, points, q0.log_prob(points))
 
     def log_ratio(state: SteinISState) -> Tensor:
@@ -216,4 +231,4 @@ def follow(
     return curves | {"time": torch.tensor(record_at, dtype=torch.float64) * step}
 
 
-EXPERIMENT = Experiment(NAME, GMMConvergence, tasks, run_task)
+EXPERIMENT = Experiment("gmm-convergence", GMMConvergence, cells)

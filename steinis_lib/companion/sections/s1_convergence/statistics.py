@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import xarray as xr
 
 from steinis_lib.companion.intervals import Array, Estimate, median, share
+from steinis_lib.companion.sections.s1_convergence.experiment import GMMConvergence, leaders_label
 
 RISE = 1e-3
 """A curve rises where it exceeds its smallest value so far by this fraction. The quadrature behind
@@ -122,9 +121,6 @@ def kl_monotone_followers(tree: xr.DataTree) -> Estimate:
 
 def by_leader_count(tree: xr.DataTree) -> list[tuple[int, xr.Dataset]]:
     """Return (|A|, curves) for all conditions that differ in |A| alone, smallest first."""
-    n_leaders = json.loads(tree.attrs["parameters"])["n_leaders"]
-    found = {n_leaders: tree["steinis"].to_dataset()}
-    for name, node in tree.children.items():
-        if name.startswith("leaders-"):
-            found[int(name.removeprefix("leaders-"))] = node.to_dataset()
-    return sorted(found.items())
+    p = GMMConvergence.model_validate_json(tree.attrs["parameters"])
+    found = {m: tree[leaders_label(m)].to_dataset() for m in p.leader_counts}
+    return sorted((found | {p.n_leaders: tree["steinis"].to_dataset()}).items())

@@ -12,7 +12,7 @@ from steinis_lib.importance import ImportanceSample
 
 @runtime_checkable
 class Direct(Protocol):
-    """A target that can be sampled; it may offer ``log_z`` ``(*batch,)`` too."""
+    """A target that can be sampled. It may also offer ``log_z`` ``(*batch,)``."""
 
     def sample(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
         """Draw particles ``(*batch, n, d)`` for ``shape = (*batch, n)``."""
@@ -24,9 +24,14 @@ def direct_sampling(
 ) -> ImportanceSample:
     """Draw ``shape = (*batch, n)`` particles from the target itself, with equal weights.
 
-    The weights p̄/p of such particles all equal Z. Where the target knows it, log w = `log_z`, so
-    the sample's `log_z` is exact and has no error: stated, not estimated. Where it does not,
-    log w = 0: expectations are the same, and the sample's `log_z` means nothing.
+    The weights p̄/p of such particles all equal Z. If the target has `log_z`, log w is that number,
+    and the sample's `log_z` is exact. If it has none, log w is 0: expectations are the same, but
+    the sample's `log_z` means nothing.
+
+    Raises
+    ------
+    TypeError
+        If the target cannot be sampled.
     """
     if not isinstance(target, Direct):
         raise TypeError(f"{type(target).__name__} has no sample(shape, generator) to draw from")

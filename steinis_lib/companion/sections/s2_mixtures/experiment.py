@@ -1,37 +1,37 @@
 """Estimating expectations and Z on 2-D mixtures (section 5.1, Figure 3).
 
-One run of each method gives all sample sizes at once: independent draws are cut to their first
-|B|. SVGD and path integration are one run (Algorithm 2 moves SVGD's particles), and since these
-depend on each other there is a run for each size.
+All methods but SVGD draw independent particles, given the leaders. One run of such a method gives
+all sample sizes at once: the first |B| of its particles are a sample of size |B|. SVGD's particles
+depend on each other, so there is a run for each size; path integration (Algorithm 2) uses the same
+run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, ClassVar
 
 import torch
 import xarray as xr
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor
 
-from steinis_lib.companion.candidates import (
+from steinis_lib.companion.methods import (
     Setting,
-    annealing,
     annealing_candidates,
-    chosen,
-    tuning_record,
+    build_sampler,
+    readings,
+    tuned_as,
 )
-from steinis_lib.companion.parameters import Parameters
-from steinis_lib.companion.pilots import annealing_pilot, steinis_pilot
-from steinis_lib.companion.runner.engine import Experiment, Task, stream
+from steinis_lib.companion.parameters import Parameters, Rising
+from steinis_lib.companion.runner.experiment import Cell, Chunk, Experiment, stream
 from steinis_lib.companion.sections.s2_mixtures.direct import direct_sampling
-from steinis_lib.companion.tuning import Pilot, Trial, tune
-from steinis_lib.importance import ImportanceSample, importance_sampling
+from steinis_lib.companion.tuning import chosen, tune_sampler, tuning_record
+from steinis_lib.importance import ImportanceSample
 from steinis_lib.path_integration import PathIntegration
 from steinis_lib.schedules import StepSize
 from steinis_lib.stein.kernels import RBF
-from steinis_lib.steinis import SteinIS
 from steinis_lib.targets.base import Gaussian
 from steinis_lib.targets.mixtures import GaussianMixture, random_mixture
 
@@ -39,6 +39,8 @@ NAME = "gmm-estimation"
 QUANTITIES = ("x1", "x2", "x1²", "x2²", "cos1", "cos2")
 MIXTURES = ("easy", "hard")
 TUNED = ("steinis", "steinis-wide", "hais-full", "hais-partial", "ais")
+
+Functions = Callable[[Tensor], Tensor]
 
 
 class GMMEstimation(Parameters):
@@ -66,10 +68,10 @@ class GMMEstimation(Parameters):
     hard_scale: float = Field(0.7, gt=0, description="hard mixture: σ of each component")
     n_leaders: int = Field(100, ge=2, description="|A| of SteinIS")
     n_transitions: int = Field(800, ge=1, description="of SteinIS, HAIS, AIS, SVGD and path")
-    sizes: tuple[Annotated[int, Field(ge=2)], ...] = Field(
+    sizes: Annotated[tuple[Annotated[int, Field(ge=2)], ...], Rising] = Field(
         (10, 20, 50, 100, 200, 500, 1000), min_length=2, description="|B|, rising"
     )
-    interacting_sizes: tuple[Annotated[int, Field(ge=2)], ...] = Field(
+    interacting_sizes: Annotated[tuple[Annotated[int, Field(ge=2)], ...], Rising] = Field(
         (10, 20, 50, 100, 200), min_length=2, description="particles of SVGD and path"
     )
     interacting_work: int = Field(
@@ -79,14 +81,6 @@ class GMMEstimation(Parameters):
     )
     tuning_repeats: int = Field(4, ge=2, description="pilot runs for each of the 12 candidates")
     tuning_particles: int = Field(100, ge=2, description="particles (or followers) of a pilot")
-
-    @model_validator(mode="after")
-    def _sizes_rise(self) -> GMMEstimation:
-        for name in ("sizes", "interacting_sizes"):
-            values = getattr(self, name)
-            if list(values) != sorted(set(values)):
-                raise ValueError(f"{name}: must rise strictly, got {values}")
-        return self
 
 
 def candidates(method: str) -> list[Setting]:
@@ -98,21 +92,46 @@ def candidates(method: str) -> list[Setting]:
     return annealing_candidates(method)
 
 
-def tasks(p: GMMEstimation) -> list[Task]:
-    """Return every method's chunks on both mixtures."""
-    methods = ("direct", "is", *TUNED, "ais-unadjusted")
+def label(mixture: str, method: str, n: int | None = None) -> str:
+    """Return the label of a method's cell on a mixture; `n` is the number of SVGD's particles."""
+    return f"{mixture}-{method}" if n is None else f"{mixture}-{method}-{n}"
+
+
+def tuning_label(mixture: str, method: str) -> str:
+    """Return the label of the pilot cell that tunes a method on a mixture."""
+    return f"{mixture}-tuning-{method}"
+
+
+def cells(p: GMMEstimation) -> list[Cell]:
+    """Return, for both mixtures, the tuning of methods, all methods, and SVGD at each size."""
     found = []
     for mixture in MIXTURES:
-        for method in methods:
-            found += _chunks(p, f"{mixture}-{method}", p.n_trials_is if method == "is" else None)
+        for method in TUNED:
+            tune = partial(tune_method, mixture=mixture, method=method)
+            found.append(Cell(tuning_label(mixture, method), 1, tune))
+        for method in ("direct", "is", *TUNED, "ais-unadjusted"):
+            like = tuned_as(method)
+            found.append(
+                Cell(
+                    label(mixture, method),
+                    p.n_trials_is if method == "is" else p.n_trials,
+                    partial(errors_of, mixture=mixture, method=method),
+                    p.trials_per_chunk,
+                    (tuning_label(mixture, like),) if like in TUNED else (),
+                )
+            )
         for n in p.interacting_sizes:
-            found += _chunks(p, f"{mixture}-svgd-{n}", interacting_trials(p, n))
+            found.append(
+                Cell(
+                    label(mixture, "svgd", n),
+                    interacting_trials(p, n),
+                    partial(svgd_errors, mixture=mixture, n=n),
+                    p.trials_per_chunk,
+                    (tuning_label(mixture, "steinis-wide"),),
+                    method=label(mixture, "svgd"),
+                )
+            )
     return found
-
-
-def pilots(p: GMMEstimation) -> list[Task]:
-    """Return the tuning of each method on each mixture, which comes first."""
-    return [Task(f"{mixture}-tuning-{name}", 0) for mixture in MIXTURES for name in TUNED]
 
 
 def interacting_trials(p: GMMEstimation, n: int) -> int:
@@ -120,155 +139,133 @@ def interacting_trials(p: GMMEstimation, n: int) -> int:
     return max(2, min(p.n_trials, int(p.n_trials * (p.interacting_work / n) ** 2)))
 
 
-def _chunks(p: GMMEstimation, method: str, n_trials: int | None = None) -> list[Task]:
-    return [Task(method, c) for c in range(-(-(n_trials or p.n_trials) // p.trials_per_chunk))]
-
-
-def run_task(
-    p: GMMEstimation, task: Task, pilots: Mapping[str, xr.Dataset] | None = None
-) -> xr.Dataset:
-    """Run one chunk of one method on one mixture, or the tuning of one on it."""
-    mixture, _, method = task.method.partition("-")
-    if method.startswith("tuning-"):
-        return tuning_record(_tune(p, mixture, method.removeprefix("tuning-")))
-    assert pilots is not None
-    records = {name: pilots[f"{mixture}-tuning-{name}"] for name in TUNED}
-    name, _, n = method.partition("svgd-")
-    total = p.n_trials_is if method == "is" else interacting_trials(p, int(n)) if n else p.n_trials
-    first = task.chunk * p.trials_per_chunk
-    count = min(p.trials_per_chunk, total - first)
-    target = mixtures(p, mixture, count, stream(p.seed, NAME, f"{mixture}-targets", task.chunk))
-    functions = stream(p.seed, NAME, "functions", task.chunk)
-    w = torch.randn(count, 1, 1, generator=functions, dtype=torch.float64)
-    b = torch.rand(count, 1, 1, generator=functions, dtype=torch.float64)
-    exact = exact_values(target, w, b)
-    generator = stream(p.seed, NAME, task.method, task.chunk)
-    dims = ("trial", "size", "quantity")
-    coords: dict[str, Any] = {"trial": range(first, first + count), "quantity": list(QUANTITIES)}
-
-    if n:
-        values, log_z = _svgd_and_path(p, records, target, int(n), generator, w, b)
-        coords |= {"size": [int(n)], "statistic": ["v", "u"]}
-        variables: dict[str, Any] = {
-            "error": (dims, (values - exact).unsqueeze(1).numpy()),
-            "log_z": (("trial", "size", "statistic"), log_z.unsqueeze(1).numpy()),
-        }
-        return xr.Dataset(variables, coords=coords)
-
-    sample = _draw(p, records, method, target, generator)
-    coords["size"] = list(p.sizes)
-    cuts = [ImportanceSample(sample.particles[:, :k], sample.log_w[:, :k]) for k in p.sizes]
-    found = {
-        "error": torch.stack([c.expectation(functions_of(w, b))[0] - exact for c in cuts], 1),
-        "error_unweighted": torch.stack(
-            [functions_of(w, b)(c.particles).mean(1) - exact for c in cuts], 1
+def tune_method(p: GMMEstimation, chunk: Chunk, mixture: str, method: str) -> xr.Dataset:
+    """Try all candidates of a method on pilot mixtures, which are the same for all methods."""
+    target = mixtures(p, mixture, p.tuning_repeats, chunk.stream(f"{mixture}-pilots"))
+    trials = tune_sampler(
+        candidates(method),
+        lambda setting: build_sampler(
+            method, target, start(), setting, p.n_transitions, n_leaders=p.n_leaders,
+            n_followers=p.tuning_particles,
         ),
-        "log_z": torch.stack([c.log_z for c in cuts], 1),
-        "ess": torch.stack([c.ess / c.n for c in cuts], 1),
-        "pareto_k": cuts[-1].pareto_k,
-    }
-    if not method.startswith("steinis"):
-        del found["error_unweighted"]  # asked for where the proposal itself is of interest
-    shape = {"error": dims, "error_unweighted": dims, "pareto_k": dims[:1]}
+        p.n_transitions,
+        chunk.stream(f"{mixture}-{method}-pilots"),
+        repeats=2,
+        batch_shape=(p.tuning_repeats,),
+        folded_allowed=0.5,
+    )  # fmt: skip
+    return tuning_record(trials)
+
+
+def errors_of(p: GMMEstimation, chunk: Chunk, mixture: str, method: str) -> xr.Dataset:
+    """Compute the errors of a method's estimates in one chunk, for all sample sizes."""
+    target, functions, exact = problems(p, mixture, chunk.n_trials, chunk.number)
+    sample = _draw(p, chunk, mixture, method, target)
+    cuts = [ImportanceSample(sample.particles[:, :k], sample.log_w[:, :k]) for k in p.sizes]
+    found = {"error": torch.stack([c.expectation(functions)[0] - exact for c in cuts], 1)}
+    if method.startswith("steinis"):  # plain averages show what the proposal is like
+        found["error_unweighted"] = torch.stack(
+            [functions(c.particles).mean(1) - exact for c in cuts], 1
+        )
+    found["log_z"] = torch.stack([c.log_z for c in cuts], 1)
+    found["ess"] = torch.stack([c.ess / c.n for c in cuts], 1)
+    found["pareto_k"] = cuts[-1].pareto_k
+    dims = ("trial", "size", "quantity")
     return xr.Dataset(
-        {key: (shape.get(key, dims[:2]), value.numpy()) for key, value in found.items()}, coords
+        {name: (dims[: values.ndim], values.numpy()) for name, values in found.items()},
+        coords={"size": list(p.sizes), "quantity": list(QUANTITIES)},
     )
 
 
 def _draw(
-    p: GMMEstimation,
-    records: Mapping[str, xr.Dataset],
-    method: str,
-    target: GaussianMixture,
-    generator: torch.Generator,
+    p: GMMEstimation, chunk: Chunk, mixture: str, method: str, target: GaussianMixture
 ) -> ImportanceSample:
     """Draw the largest sample by a method, weighted, ``(trials, max(sizes), 2)``."""
-    shape = (len(target.means), max(p.sizes))
     if method == "direct":
-        return direct_sampling(target, shape, generator)
-    if method == "is":
-        return importance_sampling(target, _q0(), shape, generator)
-    if method.startswith("steinis"):
-        sampler = _steinis(target, chosen(records[method]))
-        state = sampler.init(_q0(), p.n_leaders, shape[1], generator, shape[:1])
-        return sampler.importance_sample(sampler.run(state, p.n_transitions))
-    kind = "ais" if method == "ais-unadjusted" else method  # it takes the unbiased one's step
-    setting = chosen(records[kind])
-    chain = annealing(target, _q0(), method, setting, p.n_transitions)
-    return chain.importance_sample(chain.run(chain.init(shape[1], generator, shape[:1])))
+        return direct_sampling(target, (chunk.n_trials, max(p.sizes)), chunk.generator())
+    tuning = tuning_label(mixture, tuned_as(method))
+    (reading,) = readings(
+        method, target, start(), None if method == "is" else chosen(chunk.pilots[tuning]),
+        [p.n_transitions], chunk.generator(), batch_shape=(chunk.n_trials,),
+        n_leaders=p.n_leaders, n_followers=max(p.sizes),
+    )  # fmt: skip
+    return reading.sample
 
 
-def _svgd_and_path(
-    p: GMMEstimation,
-    records: Mapping[str, xr.Dataset],
-    target: GaussianMixture,
-    n: int,
-    generator: torch.Generator,
-    w: Tensor,
-    b: Tensor,
-) -> tuple[Tensor, Tensor]:
-    """SVGD's plain averages, and log Z by Algorithm 2 with both statistics of KSD²."""
-    setting = chosen(records["steinis-wide"])  # the richest family; the maps are the same
+def svgd_errors(p: GMMEstimation, chunk: Chunk, mixture: str, n: int) -> xr.Dataset:
+    """Compute the errors of SVGD's plain averages, and log Z by Algorithm 2 along the same run.
+
+    The setting is that of "steinis-wide", the richest family, because the maps are the same.
+    """
+    target, functions, exact = problems(p, mixture, chunk.n_trials, chunk.number)
+    setting = chosen(chunk.pilots[tuning_label(mixture, "steinis-wide")])
     method = PathIntegration(
-        target,
-        RBF(multiplier=setting.multiplier or 1.0),
-        StepSize(setting.alpha, setting.beta or 0.0),
-    )
-    state = method.init(_q0(), n, generator, (len(target.means),))
+        target, start(), kernel=RBF(multiplier=setting.multiplier or 1.0),
+        step_size=StepSize(setting.alpha, setting.beta or 0.0), n_particles=n,
+    )  # fmt: skip
+    state = method.init(chunk.generator(), batch_shape=(chunk.n_trials,))
     end = method.run(state, p.n_transitions)
-    return functions_of(w, b)(end.particles).mean(1), torch.stack([end.log_z, end.log_z_u], -1)
+    found = method.estimate(end)
+    error = functions(end.particles).mean(1) - exact
+    log_z = torch.stack([found.log_z, found.log_z_u], -1)
+    return xr.Dataset(
+        {
+            "error": (("trial", "size", "quantity"), error.unsqueeze(1).numpy()),
+            "log_z": (("trial", "size", "statistic"), log_z.unsqueeze(1).numpy()),
+        },
+        coords={"size": [n], "statistic": ["v", "u"], "quantity": list(QUANTITIES)},
+    )
 
 
-def _tune(p: GMMEstimation, mixture: str, method: str) -> list[Trial[Setting]]:
-    """Try all candidates of a method on pilot mixtures of its own."""
-    generator = stream(p.seed, NAME, f"{mixture}-{method}-pilots", 0)
-    target = mixtures(p, mixture, p.tuning_repeats, stream(p.seed, NAME, f"{mixture}-pilots", 0))
-    n, batch = p.tuning_particles, (p.tuning_repeats,)
-    pilot: Pilot[Setting]
-    if method.startswith("steinis"):
-        pilot = steinis_pilot(
-            lambda s: _steinis(target, s), _q0(), p.n_leaders, n, p.n_transitions, generator, batch,
-            folded_allowed=0.5,
-        )  # fmt: skip
-        cost = p.n_transitions * p.n_leaders
-    else:
-        pilot = annealing_pilot(
-            lambda s: annealing(target, _q0(), method, s, p.n_transitions), n, generator, batch
-        )
-        cost = (p.n_transitions + 1) * n
-    options = candidates(method)
-    return tune(options, pilot, 2 * len(options) * p.tuning_repeats * cost)[1]
+def problems(
+    p: GMMEstimation, mixture: str, count: int, number: int
+) -> tuple[GaussianMixture, Functions, Tensor]:
+    """Return the problems of chunk `number`, which are the same for all methods.
+
+    Returns
+    -------
+    target
+        A mixture for each of the `count` trials.
+    functions
+        `functions_of`, with a cosine for each trial.
+    exact
+        The exact expectations, ``(count, 6)``.
+    """
+    target = mixtures(p, mixture, count, stream(p.seed, NAME, f"{mixture}-targets", number))
+    generator = stream(p.seed, NAME, "functions", number)
+    w = torch.randn(count, 1, 1, generator=generator, dtype=torch.float64)
+    b = torch.rand(count, 1, 1, generator=generator, dtype=torch.float64)
+    return target, functions_of(w, b), exact_values(target, w, b)
 
 
 def mixtures(
     p: GMMEstimation, mixture: str, count: int, generator: torch.Generator
 ) -> GaussianMixture:
     """Return random mixtures, "easy" or "hard" ones, ``(count,)``."""
-    spread, scale = getattr(p, f"{mixture}_spread"), getattr(p, f"{mixture}_scale")
+    spread, scale = {"easy": (p.easy_spread, p.easy_scale), "hard": (p.hard_spread, p.hard_scale)}[
+        mixture
+    ]
     return random_mixture(
         p.n_components, 2, generator, batch_shape=(count,), spread=spread, scale=scale
     )
 
 
-def _q0() -> Gaussian:
+def start() -> Gaussian:
+    """Return q_0 = N(0, I)."""
     return Gaussian.isotropic(torch.zeros(2, dtype=torch.float64))
 
 
-def _steinis(target: GaussianMixture, s: Setting) -> SteinIS:
-    return SteinIS(target, RBF(multiplier=s.multiplier or 1.0), StepSize(s.alpha, s.beta or 0.0))
-
-
-def functions_of(w: Tensor, b: Tensor) -> Callable[[Tensor], Tensor]:
+def functions_of(w: Tensor, b: Tensor) -> Functions:
     """Return x ↦ (x_j, x_j², cos(w x_j + b)), ``(trials, n, 2)`` to ``(trials, n, 6)``."""
     return lambda x: torch.cat([x, x.square(), torch.cos(w * x + b)], -1)
 
 
 def exact_values(target: GaussianMixture, w: Tensor, b: Tensor) -> Tensor:
-    """The exact expectations of `functions_of`, ``(trials, 6)``."""
+    """Return the exact expectations of `functions_of`, ``(trials, 6)``."""
     pi = target.log_weights.exp().unsqueeze(-1)
     damped = torch.exp(-0.5 * (w * target.scales).square())
     cosine = (pi * torch.cos(w * target.means + b) * damped).sum(1)
     return torch.cat([target.mean, target.second_moment, cosine], -1)
 
 
-EXPERIMENT = Experiment(NAME, GMMEstimation, tasks, run_task, pilots)
+EXPERIMENT = Experiment(NAME, GMMEstimation, cells)

@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 
 from steinis_lib.companion.intervals import Array, Estimate, bootstrap, mean
+from steinis_lib.companion.sections.s2_mixtures.experiment import GMMEstimation, label
 
 EXPECTATIONS = {"E[x]": ["x1", "x2"], "E[x²]": ["x1²", "x2²"], "E[cos(wx+b)]": ["cos1", "cos2"]}
 TASKS = (*EXPECTATIONS, "Z")
@@ -15,7 +16,13 @@ TASKS = (*EXPECTATIONS, "Z")
 
 
 def square_errors(
-    tree: xr.DataTree, name: str, task: str, *, variable: str = "error", statistic: str = "v"
+    tree: xr.DataTree,
+    mixture: str,
+    method: str,
+    task: str,
+    *,
+    variable: str = "error",
+    statistic: str = "v",
 ) -> tuple[Array, list[Array]]:
     """Return sizes and, for each, the square errors of independent trials.
 
@@ -23,17 +30,16 @@ def square_errors(
 
     Parameters
     ----------
-    name
-        Mixture and method, such as ``easy-steinis``; ``easy-svgd`` stands for SVGD at all its
-        sizes, whose Z is by path integration.
+    method
+        As in the labels of cells; "svgd" stands for SVGD at all its sizes, whose Z is by path
+        integration.
     variable
         ``error``, or ``error_unweighted`` for plain averages of weighted samples.
     statistic
         Of path integration: the paper's "v", or "u".
     """
-    groups = [tree[name]] if name in tree.children else _by_size(tree, name)
     sizes, errors = [], []
-    for group in (node.to_dataset() for node in groups):
+    for group in _groups(tree, mixture, method):
         for size in group.coords["size"].values:
             at = group.sel(size=size)
             if task != "Z":
@@ -46,13 +52,12 @@ def square_errors(
     return np.array(sizes), errors
 
 
-def _by_size(tree: xr.DataTree, name: str) -> list[xr.DataTree]:
-    found = {
-        int(n.rsplit("-", 1)[1]): g for n, g in tree.children.items() if n.startswith(f"{name}-")
-    }
-    if not found:
-        raise KeyError(f"no method {name!r} in this result")
-    return [found[n] for n in sorted(found)]
+def _groups(tree: xr.DataTree, mixture: str, method: str) -> list[xr.Dataset]:
+    """The results of a method on a mixture: one for all sizes, or one for each size of SVGD."""
+    if method != "svgd":
+        return [tree[label(mixture, method)].to_dataset()]
+    p = GMMEstimation.model_validate_json(tree.attrs["parameters"])
+    return [tree[label(mixture, method, n)].to_dataset() for n in p.interacting_sizes]
 
 
 def mse(errors: list[Array]) -> tuple[Array, Array, Array]:
@@ -107,11 +112,14 @@ def _resampled(
     return Estimate(summary(np.array([e.mean() for e in errors])), float(low), float(high))
 
 
-def compare(tree: xr.DataTree, one: str, other: str, tasks: tuple[str, ...]) -> Estimate:
-    """Return `ratio` of two methods over the sizes that both have."""
+def compare(
+    tree: xr.DataTree, mixture: str, one: str, other: str, tasks: tuple[str, ...]
+) -> Estimate:
+    """Return `ratio` of two methods on a mixture, over the sizes that both have."""
     ours, theirs = [], []
     for task in tasks:
-        (a, left), (b, right) = square_errors(tree, one, task), square_errors(tree, other, task)
+        a, left = square_errors(tree, mixture, one, task)
+        b, right = square_errors(tree, mixture, other, task)
         both = sorted(set(a) & set(b))
         ours.append([left[list(a).index(n)] for n in both])
         theirs.append([right[list(b).index(n)] for n in both])
@@ -120,25 +128,25 @@ def compare(tree: xr.DataTree, one: str, other: str, tasks: tuple[str, ...]) -> 
 
 def mse_rate(tree: xr.DataTree) -> Estimate:
     """Slope of log MSE of Ẑ in log |B| for SteinIS in the paper's family, easy mixtures."""
-    return slope(*square_errors(tree, "easy-steinis", "Z"))
+    return slope(*square_errors(tree, "easy", "steinis", "Z"))
 
 
 def steinis_near_direct(tree: xr.DataTree) -> Estimate:
     """MSE of SteinIS in the paper's family over that of direct sampling, on expectations."""
-    return compare(tree, "easy-steinis", "easy-direct", tuple(EXPECTATIONS))
+    return compare(tree, "easy", "steinis", "direct", tuple(EXPECTATIONS))
 
 
 def svgd_near_steinis(tree: xr.DataTree) -> Estimate:
     """MSE of SVGD's plain averages over that of SteinIS with the same settings."""
-    return compare(tree, "easy-svgd", "easy-steinis-wide", tuple(EXPECTATIONS))
+    return compare(tree, "easy", "svgd", "steinis-wide", tuple(EXPECTATIONS))
 
 
 def path_integration_worse(tree: xr.DataTree) -> Estimate:
     """MSE of Ẑ by path integration over that of SteinIS with the same settings."""
-    return compare(tree, "easy-svgd", "easy-steinis-wide", ("Z",))
+    return compare(tree, "easy", "svgd", "steinis-wide", ("Z",))
 
 
-def z_bias(tree: xr.DataTree, name: str) -> Estimate:
-    """Mean of Ẑ/Z - 1 at the largest size, in per cent."""
-    group = tree[name].to_dataset() if name in tree.children else _by_size(tree, name)[-1]
-    return mean(100 * (np.exp(group.log_z.isel(size=-1).values) - 1))
+def z_bias(tree: xr.DataTree, mixture: str, method: str) -> Estimate:
+    """Mean of Ẑ/Z - 1 at the largest size, in per cent; not for SVGD."""
+    log_z = tree[label(mixture, method)].log_z.isel(size=-1).values
+    return mean(100 * (np.exp(log_z) - 1))

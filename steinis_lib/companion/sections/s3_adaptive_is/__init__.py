@@ -1,1 +1,16 @@
-"""TODO companion/sections/s3_adaptive_is."""
+"""Section 3: SteinIS and adaptive importance sampling on bent mixtures."""
+
+from steinis_lib.companion.section import Section
+from steinis_lib.companion.sections.s3_adaptive_is import statistics
+from steinis_lib.companion.sections.s3_adaptive_is.experiment import EXPERIMENT
+
+SECTION = Section(
+    title="SteinIS and adaptive importance sampling",
+    notebook="03_adaptive_is",
+    experiments=(EXPERIMENT,),
+    statistics={
+        "warped-kl": statistics.warped_kl,
+        "adaptive-is-kl": statistics.adaptive_is_kl,
+        "refine-adaptive-is": statistics.refine_adaptive_is,
+    },
+)

@@ -8,13 +8,18 @@ are taken back through the recorded maps.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 
 import torch
 import xarray as xr
+from torch import Tensor
 
-from steinis_lib.baselines.mixture_weights import ExactObjective
-from steinis_lib.companion.runner.engine import Experiment, Task, stream
+from steinis_lib.baselines.adaptive_is import AdaptiveIS
+from steinis_lib.baselines.mpmc import MixturePMC
+from steinis_lib.companion.runner.experiment import Cell, Chunk, Experiment
+from steinis_lib.companion.sections.s2_mixtures.experiment import candidates
 from steinis_lib.companion.sections.s3_adaptive_is.methods import (
     Curves,
     adapt,
@@ -29,277 +34,292 @@ from steinis_lib.companion.sections.s3_adaptive_is.methods import (
     q0_grid,
     seconds,
 )
+from steinis_lib.companion.sections.s3_adaptive_is.mixture_weights import ExactObjective
 from steinis_lib.companion.sections.s3_adaptive_is.problem import (
+    ADAPTIVE,
     FAMILIES,
+    MAIN,
     NAME,
+    REFINED,
     AdaptiveComparison,
     box,
-    candidates,
     chosen,
     exact_draws,
     fitted,
+    label,
+    pilot_label,
     placement,
     start,
     together,
     warped,
 )
+from steinis_lib.schedules import StepSize
+from steinis_lib.steinis import SteinIS
 from steinis_lib.targets.base import Proposal
 
 OBJECTIVES: tuple[ExactObjective, ...] = ("variance", "reverse-kl")
-REFINED = ("poor", "good")
 
 
-def pilots(p: AdaptiveComparison) -> list[Task]:
-    """Return the tuning, on the main target: a chunk for each candidate of each method."""
-    names = [f"main-pilot-{family}" for family in FAMILIES]
-    names += [f"main-pilot-adaptive-{scale:g}" for scale in p.component_scales]
-    names += [f"main-pilot-refine-{which}" for which in REFINED]
-    return [Task(name, c) for name in names for c in range(12)]
-
-
-def tasks(p: AdaptiveComparison) -> list[Task]:
-    """Return every method's repeats on each target, mostly a chunk each, and the single tasks."""
-    found = []
-    for t in p.targets:
-        everything = t == "main"
-        counts = p.leaders if everything else p.leaders[:1]
-        components = p.pmc_components if everything else p.pmc_components[:3][-1:]
-        scales = p.component_scales if everything else p.component_scales[:2][-1:]
-        names = [f"{t}-{family}-{m}" for family in FAMILIES for m in counts]
-        names += [f"{t}-pmc-{k}" for k in components]
-        names += [f"main-refine-{which}" for which in REFINED if everything]
-        found += [Task(name, c) for name in names for c in range(p.n_repeats)]
-        names = [f"{t}-optimum-{scale:g}" for scale in scales]
-        found += [Task(name, c) for name in names for c in range(p.n_placements)]
-    singles = [f"main-adaptive-{scale:g}" for scale in p.component_scales]
-    singles += ["main-cost", *(f"main-panels-{name}" for name in (*FAMILIES, "adaptive"))]
-    found += [Task(name, 0) for name in singles]
-    return found + [Task("main-kde", c) for c in range(p.tuning_repeats)]
-
-
-def run_task(
-    p: AdaptiveComparison, task: Task, pilots: Mapping[str, xr.Dataset] | None = None
-) -> xr.Dataset:
-    """Run one repeat of one method on one target, or the pilots of one candidate."""
-    name, _, method = task.method.partition("-")
-    kind, _, rest = method.partition("-")
-    generator = stream(p.seed, NAME, task.method, task.chunk)
-    if kind == "pilot":
-        return _pilot(p, name, rest, task.chunk, generator)
-    assert pilots is not None
-    if kind == "steinis":
-        return _steinis(p, name, method, task.chunk, pilots, generator)
-    if kind == "adaptive":
-        return _adaptive(p, name, float(rest), pilots, generator)
-    if kind == "optimum":
-        return _optimum(p, name, float(rest), task.chunk)
-    if kind == "pmc":
-        target, x = warped(p, name), exact_draws(p, name, task.chunk)
-        curves, _ = population(target, int(rest), p.pmc_samples, p.pmc_checkpoints, generator, x)
-        return _dataset(curves, task.chunk, p.pmc_checkpoints)
-    if kind == "refine":
-        setting = chosen(pilots[f"main-pilot-{method}"], "steinis-wide")
-        curves, _ = follow(
-            warped(p, name), fitted(p, rest), setting, p.leaders[0], p.n_followers,
-            p.refine_checkpoints, generator,
+def cells(p: AdaptiveComparison) -> list[Cell]:
+    """Return the pilots on the main target, the runs on each target, and what is done once."""
+    found = _pilots(p)
+    for name in p.targets:
+        found += _runs(p, name)
+    for scale in p.component_scales:
+        compute = partial(run_adaptive, scale=scale)
+        tuned = (pilot_label("adaptive", scale),)
+        found.append(
+            Cell(label(MAIN, "adaptive", scale), p.n_repeats, compute, p.n_repeats, tuned,
+                 label(MAIN, "adaptive"))
         )  # fmt: skip
-        return _dataset(curves, task.chunk, p.refine_checkpoints)
-    if kind == "cost":
-        return _cost(p)
-    if kind == "kde":
-        return _kde(p, name, task.chunk, generator)
-    return _panels(p, name, rest, pilots, generator)
+    found.append(Cell(label(MAIN, "cost"), 5, measure_cost, 5))
+    for family in FAMILIES:
+        compute = partial(steinis_panels, family=family)
+        found.append(
+            Cell(label(MAIN, f"panels-{family}"), 1, compute, pilots=(pilot_label(family),))
+        )
+    tuned = (pilot_label("adaptive", p.component_scales[-1]),)
+    found.append(Cell(label(MAIN, "panels-adaptive"), 1, adaptive_panels, pilots=tuned))
+    return [*found, Cell(label(MAIN, "kde"), p.tuning_repeats, estimate_density)]
+
+
+def _pilots(p: AdaptiveComparison) -> list[Cell]:
+    """The tuning of each method: a chunk for each of its twelve candidates, in their order."""
+    computes: dict[str, Callable[[AdaptiveComparison, Chunk], xr.Dataset]] = {}
+    for family in FAMILIES:
+        computes[pilot_label(family)] = partial(pilot_steinis, family=family)
+    for scale in p.component_scales:
+        computes[pilot_label("adaptive", scale)] = partial(pilot_adaptive, scale=scale)
+    for which in REFINED:
+        computes[pilot_label(f"refine-{which}")] = partial(pilot_refinement, which=which)
+    r = p.tuning_repeats
+    return [Cell(name, 12 * r, compute, r) for name, compute in computes.items()]
+
+
+def _runs(p: AdaptiveComparison, name: str) -> list[Cell]:
+    """What is done on a target, with a chunk for each repeat or placement."""
+    found = [
+        Cell(
+            label(name, family, m),
+            p.n_repeats,
+            partial(run_steinis, name=name, family=family, m=m),
+            pilots=(pilot_label(family),),
+            method=label(name, family),
+        )
+        for family in FAMILIES
+        for m in p.leaders_on(name)
+    ]
+    for k in p.components_on(name):
+        compute = partial(run_population, name=name, k=k)
+        found.append(Cell(label(name, "pmc", k), p.n_repeats, compute, method=label(name, "pmc")))
+    for which in REFINED if name == MAIN else ():
+        compute, tuned = partial(run_refinement, which=which), (pilot_label(f"refine-{which}"),)
+        found.append(Cell(label(MAIN, f"refine-{which}"), p.n_repeats, compute, pilots=tuned))
+    for scale in p.scales_on(name):
+        compute = partial(find_optimum, name=name, scale=scale)
+        found.append(
+            Cell(label(name, "optimum", scale), p.n_placements, compute,
+                 method=label(name, "optimum"))
+        )  # fmt: skip
+    return found
+
+
+def pilot_steinis(p: AdaptiveComparison, chunk: Chunk, family: str) -> xr.Dataset:
+    """Run the pilots of one candidate of SteinIS from q_0."""
+    return _pilot(p, chunk, start(), family, p.checkpoints)
+
+
+def pilot_refinement(p: AdaptiveComparison, chunk: Chunk, which: str) -> xr.Dataset:
+    """Run the pilots of one candidate of SteinIS from a fitted mixture."""
+    return _pilot(p, chunk, fitted(p, which), "steinis-wide", p.refine_checkpoints)
 
 
 def _pilot(
-    p: AdaptiveComparison, name: str, method: str, index: int, generator: torch.Generator
+    p: AdaptiveComparison, chunk: Chunk, q0: Proposal, family: str, checkpoints: tuple[int, ...]
 ) -> xr.Dataset:
-    """Run one candidate's pilots."""
-    r, target = p.tuning_repeats, warped(p, name)
-    kind, _, rest = method.partition("-")
-    q0: Proposal = start()
-    family, checkpoints = method, p.checkpoints
-    if kind == "adaptive":
-        low, high = box(p, name)
-        components = together(
-            [place(p.n_components, float(rest), low, high, generator) for _ in range(r)]
-        )
-        curves, _ = adapt(
-            target, components, candidates("adaptive")[index], p.adaptive_samples,
-            p.adaptive_checkpoints, around(low, high, float(rest)), generator, (r,),
-        )  # fmt: skip
-        kl, folds, checkpoints = curves["kl"], torch.zeros(r), p.adaptive_checkpoints
-    else:
-        if kind == "refine":
-            q0, family, checkpoints = fitted(p, rest), "steinis-wide", p.refine_checkpoints
-        setting = candidates(family)[index]
-        curves, _ = follow(target, q0, setting, p.leaders[0], 200, checkpoints, generator, (r,))
-        kl, folds = curves["kl"], curves["folds"]
-    return xr.Dataset(
-        {"kl": (("trial", "checkpoint"), kl.numpy()), "folds": ("trial", folds.numpy())},
-        coords={"trial": range(index * r, (index + 1) * r), "checkpoint": list(checkpoints)},
-    )
+    setting = candidates(family)[chunk.number]
+    curves, _ = follow(
+        warped(p, MAIN), q0, setting, p.leaders[0], 200, checkpoints, chunk.generator(),
+        batch_shape=(chunk.n_trials,),
+    )  # fmt: skip
+    return _dataset({name: curves[name] for name in ("kl", "folds")}, checkpoints)
 
 
-def _steinis(
-    p: AdaptiveComparison,
-    name: str,
-    method: str,
-    chunk: int,
-    pilots: Mapping[str, xr.Dataset],
-    generator: torch.Generator,
-) -> xr.Dataset:
-    family, _, m = method.rpartition("-")
-    target, setting = warped(p, name), chosen(pilots[f"main-pilot-{family}"], family)
+def pilot_adaptive(p: AdaptiveComparison, chunk: Chunk, scale: float) -> xr.Dataset:
+    """Run the pilots of one candidate of adaptive IS, each with components of its own."""
+    r, generator, (low, high) = chunk.n_trials, chunk.generator(), box(p, MAIN)
+    components = together([place(p.n_components, scale, low, high, generator) for _ in range(r)])
+    curves, _ = adapt(
+        warped(p, MAIN), components, ADAPTIVE[chunk.number], p.adaptive_samples,
+        p.adaptive_checkpoints, around(low, high, scale), generator, batch_shape=(r,),
+    )  # fmt: skip
+    return _dataset({"kl": curves["kl"], "folds": torch.zeros(r)}, p.adaptive_checkpoints)
+
+
+def run_steinis(p: AdaptiveComparison, chunk: Chunk, name: str, family: str, m: int) -> xr.Dataset:
+    """Run SteinIS from q_0 with m leaders."""
+    target, setting = warped(p, name), chosen(chunk.pilots[pilot_label(family)], candidates(family))
     curves, maps = follow(
-        target, start(), setting, int(m), p.n_followers, p.checkpoints, generator, (), q0_grid()
+        target, start(), setting, m, p.n_followers, p.checkpoints, chunk.generator(), grid=q0_grid()
     )
-    if name == "main" and int(m) == p.leaders[0]:
-        x = exact_draws(p, name, chunk)
+    if name == MAIN and m == p.leaders[0]:
+        x = exact_draws(p, name, chunk.number)
         backward, exists = backward_kl(target, start(), maps, p.checkpoints[-1:], x)
         curves |= {"kl_backward": backward[0], "invertible": exists[0].double()}
-    return _dataset(curves, chunk, p.checkpoints)
+    return _dataset(_alone(curves), p.checkpoints)
 
 
-def _adaptive(
-    p: AdaptiveComparison,
-    name: str,
-    scale: float,
-    pilots: Mapping[str, xr.Dataset],
-    generator: torch.Generator,
-) -> xr.Dataset:
+def run_population(p: AdaptiveComparison, chunk: Chunk, name: str, k: int) -> xr.Dataset:
+    """Run M-PMC with k components."""
+    curves, _ = population(
+        warped(p, name), k, p.pmc_samples, p.pmc_checkpoints, chunk.generator(),
+        x=exact_draws(p, name, chunk.number),
+    )  # fmt: skip
+    return _dataset(_alone(curves), p.pmc_checkpoints)
+
+
+def run_refinement(p: AdaptiveComparison, chunk: Chunk, which: str) -> xr.Dataset:
+    """Run SteinIS from a fitted mixture."""
+    setting = chosen(chunk.pilots[pilot_label(f"refine-{which}")], candidates("steinis-wide"))
+    curves, _ = follow(
+        warped(p, MAIN), fitted(p, which), setting, p.leaders[0], p.n_followers,
+        p.refine_checkpoints, chunk.generator(),
+    )  # fmt: skip
+    return _dataset(_alone(curves), p.refine_checkpoints)
+
+
+def run_adaptive(p: AdaptiveComparison, chunk: Chunk, scale: float) -> xr.Dataset:
     """Run all repeats of adaptive IS together."""
-    target, (low, high), repeats = warped(p, name), box(p, name), range(p.n_repeats)
-    setting = chosen(pilots[f"{name}-pilot-adaptive-{scale:g}"], "adaptive")
-    components = together([placement(p, name, scale, c) for c in repeats])
-    plane = around(low, high, scale)
+    target, repeats = warped(p, MAIN), chunk.trials
     curves, averages = adapt(
-        target,
-        components,
-        setting,
-        p.adaptive_samples,
-        p.adaptive_checkpoints,
-        plane,
-        generator,
-        (p.n_repeats,),
-    )
-    x = torch.stack([exact_draws(p, name, c) for c in repeats])
+        target, together([placement(p, MAIN, scale, i) for i in repeats]),
+        chosen(chunk.pilots[pilot_label("adaptive", scale)], ADAPTIVE), p.adaptive_samples,
+        p.adaptive_checkpoints, around(*box(p, MAIN), scale), chunk.generator(),
+        batch_shape=(len(repeats),),
+    )  # fmt: skip
+    x = torch.stack([exact_draws(p, MAIN, i) for i in repeats])
     log_p = target.log_prob(x)
     curves["kl_backward"] = torch.stack([(log_p - q.log_prob(x)).mean(-1) for q in averages], -1)
-    return xr.Dataset(
-        {
-            key: (("trial", "checkpoint")[: values.ndim], values.numpy())
-            for key, values in curves.items()
-        },
-        coords={"trial": repeats, "checkpoint": list(p.adaptive_checkpoints)},
-    )
+    return _dataset(curves, p.adaptive_checkpoints)
 
 
-def _optimum(p: AdaptiveComparison, name: str, scale: float, chunk: int) -> xr.Dataset:
-    """KL(q‖p) of the exactly optimal mixture, and how far its weights can be from optimal."""
+def find_optimum(p: AdaptiveComparison, chunk: Chunk, name: str, scale: float) -> xr.Dataset:
+    """Find the exactly optimal mixtures, their KL(q‖p), and how far they can be from optimal."""
     target, plane = warped(p, name), around(*box(p, name), scale)
-    found = [best(target, placement(p, name, scale, chunk), plane, o) for o in OBJECTIVES]
+    components = placement(p, name, scale, chunk.number)
+    found = [best(target, components, plane, objective) for objective in OBJECTIVES]
     return xr.Dataset(
         {
             "kl": (("trial", "objective"), [[kl for _, _, kl in found]]),
             "gap": (("trial", "objective"), [[optimum.gap for _, optimum, _ in found]]),
         },
-        coords={"trial": [chunk], "objective": list(OBJECTIVES)},
+        coords={"objective": list(OBJECTIVES)},
     )
 
 
-def _kde(p: AdaptiveComparison, name: str, chunk: int, generator: torch.Generator) -> xr.Dataset:
-    """What the paper's estimator says of exact draws of p, whose KL is 0."""
-    target = warped(p, name)
-    samples = target.sample((max(p.kde_samples),), generator)
+def estimate_density(p: AdaptiveComparison, chunk: Chunk) -> xr.Dataset:
+    """Compute what the paper's estimator says of exact draws of p, whose KL is 0."""
+    target = warped(p, MAIN)
+    samples = target.sample((max(p.kde_samples),), chunk.generator())
     pairs = [
-        density_estimates(target, samples[:n], *box(p, name), p.kde_factors) for n in p.kde_samples
+        density_estimates(target, samples[:n], *box(p, MAIN), p.kde_factors) for n in p.kde_samples
     ]
-    dims = ("trial", "n", "factor")
     by_grid, by_samples = (
-        torch.stack(rows).unsqueeze(0).numpy() for rows in zip(*pairs, strict=True)
+        (("trial", "n", "factor"), torch.stack(rows).unsqueeze(0).numpy())
+        for rows in zip(*pairs, strict=True)
     )
     return xr.Dataset(
-        {"by_grid": (dims, by_grid), "by_samples": (dims, by_samples)},
-        coords={"trial": [chunk], "n": list(p.kde_samples), "factor": list(p.kde_factors)},
+        {"by_grid": by_grid, "by_samples": by_samples},
+        coords={"n": list(p.kde_samples), "factor": list(p.kde_factors)},
     )
 
 
-def _cost(p: AdaptiveComparison) -> xr.Dataset:
-    """Seconds for whole runs, on the machine of the day: the methods in turn, five times."""
-    components = placement(p, "main", p.component_scales[-1], 0)
-    counts = [p.checkpoints[-1], p.adaptive_checkpoints[-1], p.pmc_checkpoints[-1]]
-    pmc = (min(max(p.pmc_components), p.n_components), p.pmc_samples)
-    steps = [
-        seconds(
-            warped(p, "main"),
-            start(),
-            components,
-            p.leaders[0],
-            p.n_followers,
-            p.adaptive_samples,
-            pmc,
-        )
-        for _ in range(5)
+def measure_cost(p: AdaptiveComparison, chunk: Chunk) -> xr.Dataset:
+    """Measure seconds of whole runs on the machine of the day, the methods in turn."""
+    target, q = warped(p, MAIN), placement(p, MAIN, p.component_scales[-1], 0)
+    k = min(max(p.pmc_components), p.n_components)
+    some = replace(q, log_weights=q.log_weights[:k].log_softmax(-1), means=q.means[:k],
+                   scale_trils=q.scale_trils[:k])  # fmt: skip
+    steinis = SteinIS(target, start(), n_leaders=p.leaders[0], n_followers=p.n_followers)
+    adaptive = AdaptiveIS(
+        target, q, objective="cross-entropy", update="mirror", step_size=StepSize(0.01, 0.5),
+        n_particles=p.adaptive_samples,
+    )  # fmt: skip
+    pmc = MixturePMC(target, some, n_particles=p.pmc_samples)
+    runs = [
+        [
+            p.checkpoints[-1] * seconds(steinis, 20),
+            p.adaptive_checkpoints[-1] * seconds(adaptive, 200),
+            p.pmc_checkpoints[-1] * seconds(pmc, 10),
+        ]
+        for _ in chunk.trials
     ]
     return xr.Dataset(
-        {"run": (("trial", "method"), [[s * n for s, n in zip(row, counts, strict=True)]
-                                       for row in steps], {"units": "s"})},
-        coords={"trial": range(5), "method": ["steinis", "adaptive", "pmc"]},
+        {"run": (("trial", "method"), runs, {"units": "s"})},
+        coords={"method": ["steinis", "adaptive", "pmc"]},
+    )
+
+
+def steinis_panels(p: AdaptiveComparison, chunk: Chunk, family: str) -> xr.Dataset:
+    """Compute the density of one run of SteinIS on a grid, at each of its checkpoints."""
+    setting = chosen(chunk.pilots[pilot_label(family)], candidates(family))
+    _, maps = follow(
+        warped(p, MAIN), start(), setting, p.leaders[0], 10, p.checkpoints, chunk.generator()
+    )
+    return _panels(
+        p, p.checkpoints, lambda x: [density(start(), maps, stage, x) for stage in p.checkpoints]
+    )
+
+
+def adaptive_panels(p: AdaptiveComparison, chunk: Chunk) -> xr.Dataset:
+    """Compute the density of one run of adaptive IS on a grid, at each of its checkpoints."""
+    scale = p.component_scales[-1]
+    _, averages = adapt(
+        warped(p, MAIN), placement(p, MAIN, scale, 0),
+        chosen(chunk.pilots[pilot_label("adaptive", scale)], ADAPTIVE), p.adaptive_samples,
+        p.adaptive_checkpoints, around(*box(p, MAIN), scale), chunk.generator(),
     )  # fmt: skip
+    return _panels(p, p.adaptive_checkpoints, lambda x: [q.log_prob(x) for q in averages])
 
 
 def _panels(
     p: AdaptiveComparison,
-    name: str,
-    method: str,
-    pilots: Mapping[str, xr.Dataset],
-    generator: torch.Generator,
+    stages: tuple[int, ...],
+    log_densities: Callable[[Tensor], Sequence[Tensor | None]],
 ) -> xr.Dataset:
-    """The density of one run's proposal on a grid, at each checkpoint of its method."""
-    target, (low, high) = warped(p, name), box(p, name)
+    """The densities on a grid, first that of the target, whose stage is -1; 0 where there is none.
+
+    `log_densities` maps points ``(G, 2)`` to log q at them, one for each of `stages`.
+    """
     axes = [torch.linspace(a - 0.5, b + 0.5, p.panel_points, dtype=torch.float64)
-            for a, b in zip(low, high, strict=True)]  # fmt: skip
+            for a, b in zip(*box(p, MAIN), strict=True)]  # fmt: skip
     points = torch.cartesian_prod(*axes)
-    checkpoints, log_q = p.checkpoints, [target.log_prob(points)]
-    invertible = [1.0]
-    if method == "adaptive":
-        scale, checkpoints = p.component_scales[-1], p.adaptive_checkpoints
-        setting = chosen(pilots[f"{name}-pilot-adaptive-{scale:g}"], "adaptive")
-        _, averages = adapt(
-            target, placement(p, name, scale, 0), setting, p.adaptive_samples, checkpoints,
-            around(low, high, scale),
-            generator,
-        )  # fmt: skip
-        log_q += [q.log_prob(points) for q in averages]
-        invertible += [1.0] * len(averages)
-    else:
-        setting = chosen(pilots[f"{name}-pilot-{method}"], method)
-        _, maps = follow(target, start(), setting, p.leaders[0], 10, checkpoints, generator)
-        for stage in checkpoints:
-            found = density(start(), maps, stage, points)
-            log_q.append(torch.full_like(points[:, 0], -math.inf) if found is None else found)
-            invertible.append(float(found is not None))
+    found = [warped(p, MAIN).log_prob(points), *log_densities(points)]
+    log_q = [torch.full_like(points[:, 0], -math.inf) if x is None else x for x in found]
     values = torch.stack(log_q).exp().unflatten(-1, (p.panel_points,) * 2)
     return xr.Dataset(
         {
             "density": (("trial", "stage", "x1", "x2"), values.unsqueeze(0).float().numpy()),
-            "invertible": (("trial", "stage"), [invertible]),
+            "invertible": (("trial", "stage"), [[float(x is not None) for x in found]]),
         },
-        coords={"trial": [0], "stage": [-1, *checkpoints], "x1": axes[0].numpy(),
-                "x2": axes[1].numpy()},
-    )  # fmt: skip
-
-
-def _dataset(curves: Curves, chunk: int, checkpoints: tuple[int, ...]) -> xr.Dataset:
-    """One repeat's curves over checkpoints, and its single numbers."""
-    return xr.Dataset(
-        {
-            name: (("trial", "checkpoint")[: 1 + values.ndim], values.unsqueeze(0).numpy())
-            for name, values in curves.items()
-        },
-        coords={"trial": [chunk], "checkpoint": list(checkpoints)},
+        coords={"stage": [-1, *stages], "x1": axes[0].numpy(), "x2": axes[1].numpy()},
     )
 
 
-EXPERIMENT = Experiment(NAME, AdaptiveComparison, tasks, run_task, pilots)
+def _alone(curves: Curves) -> Curves:
+    """The curves of one run, with an axis for the trial."""
+    return {name: values.unsqueeze(0) for name, values in curves.items()}
+
+
+def _dataset(curves: Curves, checkpoints: tuple[int, ...]) -> xr.Dataset:
+    """Curves ``(trials, checkpoints)`` and single numbers ``(trials,)``."""
+    return xr.Dataset(
+        {
+            name: (("trial", "checkpoint")[: values.ndim], values.numpy())
+            for name, values in curves.items()
+        },
+        coords={"checkpoint": list(checkpoints)},
+    )
+
+
+EXPERIMENT = Experiment(NAME, AdaptiveComparison, cells)

@@ -1,38 +1,50 @@
-"""What the parts of the comparison of section 5.2 compute; `adaptive_comparison` lists them."""
+"""The runs that the comparison of section 5.2 is made of; `experiment` says which are done."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from steinis_lib.baselines.adaptive_is import AdaptiveIS, AdaptiveISState, Objective, Update
-from steinis_lib.baselines.mixture_weights import ExactObjective, OptimalWeights, optimal_weights
-from steinis_lib.baselines.mpmc import MixturePMC, MixturePMCState
-from steinis_lib.companion.candidates import Setting
+from steinis_lib.baselines.mpmc import MixturePMC
+from steinis_lib.companion.methods import Setting, build_steinis
+from steinis_lib.companion.problems.warped import WarpedMixture
 from steinis_lib.companion.sections.s3_adaptive_is.divergences import PlaneGrid, kernel_density
+from steinis_lib.companion.sections.s3_adaptive_is.mixture_weights import (
+    ExactObjective,
+    OptimalWeights,
+    optimal_weights,
+)
 from steinis_lib.core.checks import check_log_density
 from steinis_lib.importance import ImportanceSample
 from steinis_lib.schedules import StepSize
 from steinis_lib.stein.inverse import NotInvertibleError, PushForward
-from steinis_lib.stein.kernels import RBF
 from steinis_lib.stein.maps import StepMap
 from steinis_lib.steinis import SteinIS, SteinISState
 from steinis_lib.targets.base import Proposal
 from steinis_lib.targets.mixtures import FullCovarianceMixture
-from steinis_lib.targets.warped import WarpedMixture
 
 Curves = dict[str, Tensor]
 Corner = tuple[float, float]
 
 
+@dataclass(frozen=True)
+class AdaptiveSetting:
+    """A candidate of adaptive IS, whose steps are η = rate/√(1 + t)."""
+
+    objective: Objective
+    update: Update
+    rate: float
+
+
 def q0_grid() -> Tensor:
-    """Return points that sums over N(0, I) are taken at: ±5 σ, a third of σ apart, ``(961, 2)``."""
+    """Return points for sums over N(0, I): ±5 σ, a third of σ apart, ``(961, 2)``."""
     return PlaneGrid.over((-5.0, -5.0), (5.0, 5.0), 1 / 3).points
 
 
@@ -44,7 +56,8 @@ def follow(
     n_followers: int,
     checkpoints: tuple[int, ...],
     generator: torch.Generator,
-    batch: tuple[int, ...] = (),
+    *,
+    batch_shape: tuple[int, ...] = (),
     grid: Tensor | None = None,
 ) -> tuple[Curves, list[StepMap]]:
     """Run SteinIS; return its curves over `checkpoints`, and its maps.
@@ -54,20 +67,19 @@ def follow(
     curves
         ``(*batch, checkpoints)``: `kl`, the mean of log q/p over followers; `log_z`; `ess` over
         |B|; `kl_grid`, KL(q_ℓ‖p) by a sum over `grid`, if that is given; and `folds` ``(*batch,)``.
-        From where a run leaves the range of numbers on, KL is inf, log Ẑ -inf and ESS 0.
+        Once numbers have left the floating-point range, KL is inf, log Ẑ is -inf, and ESS is 0.
     maps
-        As far as the run came.
+        Those of all transitions, or up to the one at which numbers left the range.
     """
-    sampler = SteinIS(target, RBF(multiplier=setting.multiplier or 1.0),
-                      StepSize(setting.alpha, setting.beta or 0.0))  # fmt: skip
-    state = sampler.init(q0, n_leaders, n_followers, generator, batch)
+    sampler = build_steinis(target, q0, setting, n_leaders=n_leaders, n_followers=n_followers)
+    state = sampler.init(generator, batch_shape=batch_shape)
     n_grid = 0
     weights = torch.zeros(0)
     if grid is not None:
         n_grid, log_q0 = len(grid), q0.log_prob(grid)
         weights = log_q0.softmax(-1)
-        points = torch.cat([grid.expand(*batch, n_grid, 2), state.followers], -2)
-        log_q = torch.cat([log_q0.expand(*batch, n_grid), state.log_q], -1)
+        points = torch.cat([grid.expand(*batch_shape, n_grid, 2), state.followers], -2)
+        log_q = torch.cat([log_q0.expand(*batch_shape, n_grid), state.log_q], -1)
         state = sampler.start(state.leaders, points, log_q)
     rows: list[Curves] = []
     maps: list[StepMap] = []
@@ -100,9 +112,9 @@ def follow(
 def backward_kl(
     target: WarpedMixture, q0: Proposal, maps: list[StepMap], stages: tuple[int, ...], x: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Return KL(p‖q_ℓ) from exact draws of p after each of `stages`, and whether it exists.
+    """Return KL(p‖q_ℓ) after each of `stages`, from exact draws of p, and whether q_ℓ exists.
 
-    Where a map is not one-to-one, or the run did not come so far, there is no q_ℓ: 0, and False.
+    If a map is not one-to-one, or the run ended before a stage, there is no q_ℓ: 0, and False.
     """
     values, exists = [], []
     for stage in stages:
@@ -113,7 +125,7 @@ def backward_kl(
 
 
 def density(q0: Proposal, maps: list[StepMap], stage: int, x: Tensor) -> Tensor | None:
-    """Return log q_ℓ at points, for ℓ = `stage`, if there is such a density."""
+    """Return log q_ℓ at points, for ℓ = `stage`; None if there is no such density."""
     if len(maps) < stage:
         return None
     try:
@@ -147,43 +159,51 @@ def around(low: Corner, high: Corner, scale: float) -> PlaneGrid:
 def adapt(
     target: WarpedMixture,
     components: FullCovarianceMixture,
-    setting: tuple[Objective, Update, float],
+    setting: AdaptiveSetting,
     n_samples: int,
     checkpoints: tuple[int, ...],
     plane: PlaneGrid,
     generator: torch.Generator,
-    batch: tuple[int, ...] = (),
+    *,
+    batch_shape: tuple[int, ...] = (),
 ) -> tuple[Curves, list[FullCovarianceMixture]]:
-    """Run adaptive IS; return exact KL(q‖p) of the average and the last iterate, and the averages.
+    """Run adaptive IS; return its curves over `checkpoints`, and its averaged mixtures there.
 
-    Components with batch axes of their own give each problem of `batch` its own.
+    If components have batch axes, each problem of `batch_shape` has components of its own.
+
+    Returns
+    -------
+    curves
+        ``(*batch, checkpoints)``: `kl` and `kl_last`, exact KL(q‖p) of the averaged and of the
+        last weights; and `log_z` ``(*batch,)`` at the end.
     """
-    objective, update, rate = setting
-    floor = 0.0 if update == "mirror" else 1e-3 / components.means.shape[-2]
+    mirror = setting.update == "mirror"
     sampler = AdaptiveIS(
-        target, components, objective, update, StepSize(rate, 0.5), n_samples, floor
-    )
-    state = sampler.init(generator, batch)
-    density = components.log_components(plane.points).exp()
+        target, components, objective=setting.objective, update=setting.update,
+        step_size=StepSize(setting.rate, 0.5), n_particles=n_samples,
+        floor=0.0 if mirror else 1e-3 / components.means.shape[-2],
+    )  # fmt: skip
+    state = sampler.init(generator, batch_shape=batch_shape)
+    component_densities = components.log_components(plane.points).exp()
     log_p = target.log_prob(plane.points)
     curves: dict[str, list[Tensor]] = {"kl": [], "kl_last": []}
     averages = []
 
     def record(state: AdaptiveISState) -> None:
         for name, averaged in (("kl", True), ("kl_last", False)):
-            q = sampler.proposal(state, averaged)
+            q = sampler.proposal(state, averaged=averaged)
             pi = q.log_weights.exp().unsqueeze(-1)
-            curves[name].append(plane.kl((density @ pi).squeeze(-1).log(), log_p))
+            curves[name].append(plane.kl((component_densities @ pi).squeeze(-1).log(), log_p))
             if averaged:
                 averages.append(q)
 
-    for iteration in range(checkpoints[-1] + 1):
-        if iteration in checkpoints:
+    for transition in range(checkpoints[-1] + 1):
+        if transition in checkpoints:
             record(state)
-        if iteration < checkpoints[-1]:
+        if transition < checkpoints[-1]:
             state, _ = sampler.step(state)
-    log_z = {"log_z": state.log_z}
-    return {name: torch.stack(row, -1) for name, row in curves.items()} | log_z, averages
+    found = {name: torch.stack(row, -1) for name, row in curves.items()}
+    return found | {"log_z": sampler.estimate(state).log_z}, averages
 
 
 def best(
@@ -205,26 +225,27 @@ def population(
     n_samples: int,
     checkpoints: tuple[int, ...],
     generator: torch.Generator,
+    *,
     x: Tensor | None = None,
 ) -> tuple[Curves, FullCovarianceMixture]:
     """Run M-PMC from components N(μ_k, I) with μ_k ~ N(0, 4 I); return its curves and its end.
 
-    `kl`, KL(q‖p), is the mean of log q/p over 5000 fresh draws of q; `kl_backward` is over exact
-    draws `x` of p.
+    `kl`, KL(q‖p), is the mean of log q/p over 5000 fresh draws of q. If exact draws `x` of p are
+    given, `kl_backward` is KL(p‖q) over them.
     """
     means = 2 * torch.randn(n_components, 2, generator=generator, dtype=torch.float64)
     eye = torch.eye(2, dtype=torch.float64).expand(n_components, 2, 2)
     start = FullCovarianceMixture(torch.full_like(means[:, 0], -math.log(n_components)), means, eye)
-    sampler = MixturePMC(target, n_samples)
-    state: MixturePMCState = sampler.init(start, generator)
+    sampler = MixturePMC(target, start, n_particles=n_samples)
+    state = sampler.init(generator)
     curves: dict[str, list[Tensor]] = {"kl": [], "kl_backward": [], "log_z": []}
-    for iteration in range(1, checkpoints[-1] + 1):
-        state, sample = sampler.step(state)
-        if iteration in checkpoints:
+    for transition in range(1, checkpoints[-1] + 1):
+        state, info = sampler.step(state)
+        if transition in checkpoints:
             q = sampler.proposal(state)
             y = q.sample((5000,), generator)
             curves["kl"].append((q.log_prob(y) - target.log_prob(y)).mean())
-            curves["log_z"].append(sample.log_z)
+            curves["log_z"].append(ImportanceSample(info.particles, info.log_w).log_z)
             if x is not None:
                 curves["kl_backward"].append((target.log_prob(x) - q.log_prob(x)).mean())
     return {k: torch.stack(v) for k, v in curves.items() if v}, sampler.proposal(state)
@@ -244,7 +265,8 @@ def density_estimates(
     for factor in factors:
         estimate = kernel_density(samples, factor)
         log_q = _in_parts(estimate.log_prob, plane.points)
-        log_q = log_q - ((log_q + plane.log_volume).logsumexp(-1))  # narrow kernels fall between
+        # Narrow kernels can lie between the points of the grid, so that the sum is not 1.
+        log_q = log_q - ((log_q + plane.log_volume).logsumexp(-1))
         by_grid.append(plane.kl(log_q, log_p))
         by_samples.append((_in_parts(estimate.log_prob, some) - target.log_prob(some)).mean())
     return torch.stack(by_grid), torch.stack(by_samples)
@@ -254,38 +276,11 @@ def _in_parts(f: Callable[[Tensor], Tensor], x: Tensor, size: int = 500) -> Tens
     return torch.cat([f(part) for part in x.split(size)])
 
 
-def seconds(
-    target: WarpedMixture,
-    q0: Proposal,
-    components: FullCovarianceMixture,
-    n_leaders: int,
-    n_followers: int,
-    n_samples: int,
-    pmc: tuple[int, int],
-) -> tuple[float, float, float]:
-    """Return seconds for a step of SteinIS, adaptive IS and M-PMC (components, draws), as of now.
-
-    Each is the mean of some steps after a first one.
-    """
-    generator = torch.Generator().manual_seed(0)
-    k, n_draws = pmc
-    steinis = SteinIS(target)
-    adaptive = AdaptiveIS(
-        target, components, "cross-entropy", "mirror", StepSize(0.01, 0.5), n_samples
-    )
-    population = MixturePMC(target, n_draws)
-    start = replace(components, log_weights=components.log_weights[:k].log_softmax(-1),
-                    means=components.means[:k], scale_trils=components.scale_trils[:k])  # fmt: skip
-    steps: list[tuple[Callable[..., tuple[Any, Any]], Any, int]] = [
-        (steinis.step, steinis.init(q0, n_leaders, n_followers, generator), 20),
-        (adaptive.step, adaptive.init(generator), 200),
-        (population.step, population.init(start, generator), 10),
-    ]
-    found = []
-    for step, state, repeats in steps:
-        state, _ = step(state)
-        began = time.perf_counter()
-        for _ in range(repeats):
-            state, _ = step(state)
-        found.append((time.perf_counter() - began) / repeats)
-    return found[0], found[1], found[2]
+def seconds(sampler: SteinIS | AdaptiveIS | MixturePMC, repeats: int) -> float:
+    """Return the seconds of a step, as of now: the mean of `repeats` steps after a first one."""
+    algorithm: Any = sampler  # the three have the same methods, each with a state of its own
+    state, _ = algorithm.step(algorithm.init(torch.Generator().manual_seed(0)))
+    began = time.perf_counter()
+    for _ in range(repeats):
+        state, _ = algorithm.step(state)
+    return (time.perf_counter() - began) / repeats

@@ -1,50 +1,54 @@
 """Log Z of Gauss-Bernoulli RBMs (section 5.3, Figure 5).
 
 Three conditions: "standard", a model redrawn in each trial and q_0 = N(0, I); "matched", the same
-models and q_0 = N(E_p x, Cov_p x), moments that a user could know from a short pilot; "fixed", one
+models and q_0 = N(E_p x, Cov_p x), whose moments a user could know from a short pilot; "fixed", one
 model for all trials and q_0 = N(0, I). The first is run at every dimension, the other two at the
-largest. SteinIS reads all numbers of transitions off one run; annealing needs a run for each.
+largest. One run of SteinIS gives all numbers of transitions. Annealing needs a run for each.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any, ClassVar
 
 import torch
 import xarray as xr
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor
 
-from steinis_lib.companion.candidates import (
+from steinis_lib.companion.methods import (
+    METHODS,
+    TUNED,
+    Reading,
+    Sampler,
     Setting,
-    annealing,
+    along_transitions,
     annealing_candidates,
-    chosen,
-    steinis,
-    tune_on_problems,
-    tuning_record,
+    build_sampler,
+    build_steinis,
+    readings,
+    tuned_as,
 )
-from steinis_lib.companion.parameters import Parameters
-from steinis_lib.companion.runner.engine import Experiment, Task, stream
-from steinis_lib.companion.tuning import Trial
-from steinis_lib.importance import ImportanceSample, importance_sampling
+from steinis_lib.companion.parameters import Parameters, Rising
+from steinis_lib.companion.problems.rbm import GaussBernoulliRBM, random_rbm
+from steinis_lib.companion.runner.experiment import Cell, Chunk, Experiment, stream
+from steinis_lib.companion.tuning import chosen, tune_sampler, tuning_record
+from steinis_lib.importance import ImportanceSample
 from steinis_lib.stein.kernels import RBF
 from steinis_lib.stein.maps import Determinant
 from steinis_lib.steinis import SteinISInfo, SteinISState
 from steinis_lib.targets.base import Gaussian
-from steinis_lib.targets.rbm import GaussBernoulliRBM, random_rbm
 
 NAME = "rbm"
 CONDITIONS = ("standard", "matched", "fixed")
-TUNED = ("steinis", "steinis-wide", "hais-1l", "hais-1l-partial", "hais-10l", "ais")
-METHODS = ("is", *TUNED, "ais-unadjusted")
+DETERMINANTS = "determinants"
+"""The label of the cell that compares determinants."""
 DETERMINANT: Determinant = "first-order"
-"""Exact ones cost more than ten times as much at d = 100."""
+"""Of all runs of SteinIS. Exact determinants cost more than ten times as much at d = 100."""
 CHECK_MULTIPLIER = 20.0
-"""Of the bandwidth, where determinants are compared: the widest kernel has the largest ∇φ."""
+"""Factor on the bandwidth where determinants are compared. Wide kernels have the largest ∇φ."""
 
 
 class RBMPartition(Parameters):
@@ -68,13 +72,13 @@ class RBMPartition(Parameters):
     n_trials_other: int = Field(50, ge=2, description="conditions matched and fixed")
     n_trials_long: int = Field(40, ge=2, description="at most so many of HAIS-10L, any condition")
     trials_per_chunk: int = Field(5, ge=1, description="trials computed and stored together")
-    dims: tuple[Annotated[int, Field(ge=2)], ...] = Field(
+    dims: Annotated[tuple[Annotated[int, Field(ge=2)], ...], Rising] = Field(
         (10, 20, 50, 100), min_length=1, description="d, rising"
     )
     n_hidden: int = Field(10, ge=1, le=15, description="d', hidden units")
     n_leaders: int = Field(100, ge=2, description="|A| of SteinIS")
     n_followers: int = Field(100, ge=5, description="importance samples of each method")
-    transitions: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+    transitions: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Rising] = Field(
         (50, 100, 200, 500, 1000, 1500), min_length=1, description="at the largest d, rising"
     )
     tuning_repeats: int = Field(3, ge=2, description="pilot models for each of the 12 candidates")
@@ -83,14 +87,6 @@ class RBMPartition(Parameters):
     )
     determinant_transitions: int = Field(100, ge=1, description="the same: transitions")
     determinant_trials: int = Field(8, ge=2, description="the same: trials")
-
-    @model_validator(mode="after")
-    def _rising(self) -> RBMPartition:
-        for name in ("dims", "transitions"):
-            values = getattr(self, name)
-            if list(values) != sorted(set(values)):
-                raise ValueError(f"{name}: must rise strictly, got {values}")
-        return self
 
 
 def candidates(method: str) -> list[Setting]:
@@ -103,29 +99,51 @@ def candidates(method: str) -> list[Setting]:
     return annealing_candidates(method)
 
 
-def cells(p: RBMPartition) -> list[tuple[str, int]]:
-    """Return the (condition, d) that are run."""
-    return [("standard", d) for d in p.dims] + [(c, p.dims[-1]) for c in CONDITIONS[1:]]
+def label(condition: str, method: str, dim: int) -> str:
+    """Return the label of a method's cell under one condition."""
+    return f"{condition}-{method}-{dim}"
 
 
-def pilots(p: RBMPartition) -> list[Task]:
-    """Return the tuning of each method; a fixed model takes the settings of redrawn ones."""
-    return [
-        Task(f"{condition}-tuning-{name}-{d}", 0)
-        for condition, d in cells(p)
-        if condition != "fixed"
-        for name in TUNED
-    ]
+def tuning_label(condition: str, method: str, dim: int) -> str:
+    """Return the label of the cell that tunes a method for one condition."""
+    return label(condition, f"tuning-{method}", dim)
 
 
-def tasks(p: RBMPartition) -> list[Task]:
-    """Return every method's chunks in each cell, and those that compare determinants."""
-    found = [Task("determinants", c) for c in range(p.determinant_trials)]
-    for condition, d in cells(p):
+def cells(p: RBMPartition) -> list[Cell]:
+    """Return the comparison of determinants, and tuning and trials of all methods."""
+    found = [Cell(DETERMINANTS, p.determinant_trials, compare_determinants)]
+    for condition, dim in [("standard", d) for d in p.dims] + [
+        (condition, p.dims[-1]) for condition in CONDITIONS[1:]
+    ]:
+        if condition != "fixed":
+            found += [
+                Cell(
+                    tuning_label(condition, method, dim),
+                    1,
+                    partial(tune_method, condition=condition, method=method, dim=dim),
+                )
+                for method in TUNED
+            ]
         for method in METHODS:
-            chunks = -(-trials(p, condition, method) // p.trials_per_chunk)
-            found += [Task(f"{condition}-{method}-{d}", c) for c in range(chunks)]
+            tuning = _tuning_of(condition, method, dim)
+            found.append(
+                Cell(
+                    label(condition, method, dim),
+                    trials(p, condition, method),
+                    partial(estimate, condition=condition, method=method, dim=dim),
+                    p.trials_per_chunk,
+                    pilots=() if tuning is None else (tuning,),
+                    method=f"{condition}-{method}",
+                )
+            )
     return found
+
+
+def _tuning_of(condition: str, method: str, dim: int) -> str | None:
+    """The cell that chose a method's setting. A fixed model takes the settings of redrawn ones."""
+    if method == "is":
+        return None
+    return tuning_label("standard" if condition == "fixed" else condition, tuned_as(method), dim)
 
 
 def trials(p: RBMPartition, condition: str, method: str) -> int:
@@ -134,41 +152,26 @@ def trials(p: RBMPartition, condition: str, method: str) -> int:
     return min(n, p.n_trials_long) if method == "hais-10l" else n
 
 
-def run_task(
-    p: RBMPartition, task: Task, pilots: Mapping[str, xr.Dataset] | None = None
-) -> xr.Dataset:
-    """Run one chunk of one method in one cell, or the tuning of one, or the determinants."""
-    if task.method == "determinants":
-        return _determinants(p, task)
-    condition, _, rest = task.method.partition("-")
-    method, _, size = rest.rpartition("-")
-    dim = int(size)
-    if method.startswith("tuning-"):
-        return tuning_record(_tune(p, condition, method.removeprefix("tuning-"), dim))
-    assert pilots is not None
-    first = task.chunk * p.trials_per_chunk
-    count = min(p.trials_per_chunk, trials(p, condition, method) - first)
-    target = models(p, condition, dim, count, task.chunk)
-    generator = stream(p.seed, NAME, task.method, task.chunk)
-    setting = Setting(1.0)
-    if method != "is":  # unadjusted AIS takes the step of the unbiased one
-        tuned_in = "standard" if condition == "fixed" else condition
-        tuned = "ais" if method == "ais-unadjusted" else method
-        setting = chosen(pilots[f"{tuned_in}-tuning-{tuned}-{dim}"])
-    q0 = initial(condition, target)
-    if method.startswith("steinis"):
-        found = _steinis_curve(p, target, q0, setting, generator)
-    elif method == "is":
-        sample = importance_sampling(target, q0, (count, p.n_followers), generator)
-        found = {0: _measured(target, sample)}
-    else:
-        every = condition == "standard" and dim == p.dims[-1]
-        found = {}
-        for k in p.transitions if every else p.transitions[-1:]:
-            chain = annealing(target, q0, method, setting, k)
-            end = chain.run(chain.init(p.n_followers, generator, (count,)))
-            found[k] = _measured(target, chain.importance_sample(end))
-    return _dataset(found, range(first, first + count), condition, target)
+def estimate(p: RBMPartition, chunk: Chunk, *, condition: str, method: str, dim: int) -> xr.Dataset:
+    """Run one chunk of a method on the models of that chunk."""
+    target = models(p, condition, dim, chunk.n_trials, chunk.number)
+    tuning = _tuning_of(condition, method, dim)
+    setting = None if tuning is None else chosen(chunk.pilots[tuning])
+    every = method.startswith("steinis") or (condition == "standard" and dim == p.dims[-1])
+    found = readings(
+        method, target, initial(condition, target), setting,
+        p.transitions if every else p.transitions[-1:], chunk.generator(),
+        batch_shape=(chunk.n_trials,), n_leaders=p.n_leaders, n_followers=p.n_followers,
+        determinant=DETERMINANT,
+    )  # fmt: skip
+    dataset = along_transitions({r.n_transitions: _measured(target, r) for r in found})
+    per_trial = {
+        "model": torch.tensor([0 if condition == "fixed" else i for i in chunk.trials]),
+        "log_z": target.log_z,
+        "target_variance": target.covariance.diagonal(dim1=-2, dim2=-1).mean(-1),
+        "likeliest": target.state_log_probs.amax(-1).exp(),
+    }
+    return dataset.assign({name: ("trial", v.numpy()) for name, v in per_trial.items()})
 
 
 def initial(condition: str, target: GaussBernoulliRBM) -> Gaussian:
@@ -178,46 +181,15 @@ def initial(condition: str, target: GaussBernoulliRBM) -> Gaussian:
     return Gaussian(target.mean, torch.linalg.cholesky(target.covariance))
 
 
-def _steinis_curve(
-    p: RBMPartition,
-    target: GaussBernoulliRBM,
-    q0: Gaussian,
-    setting: Setting,
-    generator: torch.Generator,
-) -> dict[int, dict[str, Tensor]]:
-    """Run SteinIS once and measure it at every number of transitions."""
-    sampler = steinis(target, setting, DETERMINANT)
-    state = sampler.init(q0, p.n_leaders, p.n_followers, generator, tuple(target.bias_x.shape[:-1]))
-    found = {}
-    kernel_values: Tensor
-
-    def keep(state: SteinISState, info: SteinISInfo) -> None:
-        nonlocal kernel_values
-        kernel = info.step_map.kernel
-        assert isinstance(kernel, RBF)
-        if int(state.transition) in p.transitions:  # as the map met them, before they moved
-            kernel_values = kernel.gram(before, info.step_map.leaders).flatten(1).median(-1).values
-
-    for k in p.transitions:
-        state = sampler.run(state, k - 1 - int(state.transition))
-        before = state.followers
-        state = sampler.run(state, 1, on_step=keep)
-        found[k] = _measured(target, sampler.importance_sample(state)) | {
-            "kernel_value": kernel_values,
-            "leader_variance": _variance(state.leaders),
-            "n_folds": state.n_folds,
-        }
-    return found
-
-
-def _measured(target: GaussBernoulliRBM, sample: ImportanceSample) -> dict[str, Tensor]:
-    """What is kept of a weighted sample, each ``(trials,)``."""
+def _measured(target: GaussBernoulliRBM, reading: Reading) -> dict[str, Tensor]:
+    """What is kept of a method's estimate, each ``(trials,)``."""
+    sample = reading.sample
     likeliest = target.state_log_probs.argmax(-1)
     place = torch.arange(target.n_hidden - 1, -1, -1)
     signs = 2 * ((likeliest.unsqueeze(-1) >> place) & 1) - 1
     phi = sample.particles @ target.coupling + target.bias_h.unsqueeze(-2)
     there = (phi.sign() == signs.unsqueeze(-2)).all(-1)
-    return {
+    found = {
         "error": sample.log_z - target.log_z,
         "mean_log_w": sample.log_w.mean(-1) - target.log_z,
         "ess": sample.ess / sample.n,
@@ -225,30 +197,21 @@ def _measured(target: GaussBernoulliRBM, sample: ImportanceSample) -> dict[str, 
         "variance": _variance(sample.particles),
         "in_likeliest": there.to(phi).mean(-1),
     }
+    return found if reading.steinis is None else found | _measured_maps(*reading.steinis)
 
 
-def _dataset(
-    found: Mapping[int, Mapping[str, Tensor]],
-    numbers: range,
-    condition: str,
-    target: GaussBernoulliRBM,
-) -> xr.Dataset:
-    names = next(iter(found.values()))
-    variables: dict[str, Any] = {
-        name: (
-            ("trial", "transitions"),
-            torch.stack([values[name] for values in found.values()], -1).numpy(),
-        )
-        for name in names
+def _measured_maps(
+    before: SteinISState, after: SteinISState, info: SteinISInfo
+) -> dict[str, Tensor]:
+    """What is kept of SteinIS's last map and of its leaders, each ``(trials,)``."""
+    kernel = info.step_map.kernel
+    assert isinstance(kernel, RBF)
+    values = kernel.gram(before.followers, info.step_map.leaders)  # as the map met them
+    return {
+        "kernel_value": values.flatten(1).median(-1).values,
+        "leader_variance": _variance(after.leaders),
+        "n_folds": after.n_folds,
     }
-    variables["model"] = (("trial",), [0 if condition == "fixed" else i for i in numbers])
-    variables["log_z"] = (("trial",), target.log_z.numpy())
-    variables["target_variance"] = (
-        ("trial",),
-        (target.covariance.diagonal(dim1=-2, dim2=-1).mean(-1)).numpy(),
-    )
-    variables["likeliest"] = (("trial",), target.state_log_probs.amax(-1).exp().numpy())
-    return xr.Dataset(variables, coords={"trial": list(numbers), "transitions": list(found)})
 
 
 def _variance(x: Tensor) -> Tensor:
@@ -256,61 +219,77 @@ def _variance(x: Tensor) -> Tensor:
     return x.var(-2).mean(-1)
 
 
-def _determinants(p: RBMPartition, task: Task) -> xr.Dataset:
+def compare_determinants(p: RBMPartition, chunk: Chunk) -> xr.Dataset:
     """Track one run with exact and with first-order determinants, at each step size."""
-    target = models(p, "standard", p.dims[-1], 1, task.chunk)
-    generator = stream(p.seed, NAME, task.method, task.chunk)
-    found: dict[str, list[list[float]]] = {}
+    target = models(p, "standard", p.dims[-1], 1, chunk.number)
+    generator = chunk.generator()
+    found: dict[str, list[float]] = {}
     for epsilon in p.determinant_steps:
-        sampler = steinis(target, Setting(epsilon, 0.0, CHECK_MULTIPLIER), DETERMINANT)
-        state = sampler.init(
-            initial("standard", target), p.n_leaders, p.n_followers, generator, (1,)
-        )
-        total, seconds = torch.zeros_like(state.log_q), {"exact": 0.0, "first-order": 0.0}
+        sampler = build_steinis(
+            target, initial("standard", target), Setting(epsilon, 0.0, CHECK_MULTIPLIER),
+            n_leaders=p.n_leaders, n_followers=p.n_followers, determinant=DETERMINANT,
+        )  # fmt: skip
+        state = sampler.init(generator, batch_shape=(1,))
+        total, seconds = torch.zeros_like(state.log_q), {"exact": 0.0, "first_order": 0.0}
         for _ in range(p.determinant_transitions):
             started = time.perf_counter()
             new, first_order = sampler.step(state)
             between = time.perf_counter()
             _, exact = replace(sampler, determinant="exact").step(state)
-            seconds["first-order"] += between - started
+            seconds["first_order"] += between - started
             seconds["exact"] += time.perf_counter() - between
             total = total + first_order.log_abs_det - exact.log_abs_det
             state = new
         sample = sampler.importance_sample(state)
         exact_sample = ImportanceSample(sample.particles, sample.log_w - total)
         values = {
-            "log_w_bias": total.mean(),
-            "log_z_bias": sample.log_z - exact_sample.log_z,
-            "error": sample.log_z - target.log_z,
-        }
+            "log_w_bias": float(total.mean()),
+            "log_z_bias": float(sample.log_z - exact_sample.log_z),
+            "error": float(sample.log_z - target.log_z),
+        } | {f"seconds_{kind}": s / p.determinant_transitions for kind, s in seconds.items()}
         for name, value in values.items():
-            found.setdefault(name, []).append([float(value)])
-        for name, spent in seconds.items():
-            key = f"seconds_{name.replace('-', '_')}"
-            found.setdefault(key, []).append([spent / p.determinant_transitions])
-    dataset = xr.Dataset(
-        {name: (("step_size", "trial"), rows) for name, rows in found.items()},
-        coords={"step_size": list(p.determinant_steps), "trial": [task.chunk]},
-    )
-    for name in ("seconds_exact", "seconds_first_order"):
-        dataset[name].attrs["units"] = "s"
-    return dataset.transpose("trial", "step_size")
-
-
-def _tune(p: RBMPartition, condition: str, method: str, dim: int) -> list[Trial[Setting]]:
-    """Try all candidates of a method on the same pilot models, which no trial uses."""
-    generator = stream(p.seed, NAME, f"{condition}-{method}-{dim}-pilots", 0)
-    models = stream(p.seed, NAME, f"pilot-models-{dim}", 0)
-    target = random_rbm(dim, p.n_hidden, models, batch_shape=(p.tuning_repeats,))
-    q0, k = initial(condition, target), p.transitions[-1]
-    return tune_on_problems(
-        method, candidates(method), target, q0, p.tuning_repeats, k, generator,
-        n_leaders=p.n_leaders, n_followers=p.n_followers, determinant=DETERMINANT,
+            found.setdefault(name, []).append(value)
+    return xr.Dataset(
+        {
+            name: (
+                ("trial", "step_size"), [row], {"units": "s"} if "seconds" in name else {}
+            )
+            for name, row in found.items()
+        },
+        coords={"step_size": list(p.determinant_steps)},
     )  # fmt: skip
 
 
+def tune_method(
+    p: RBMPartition, chunk: Chunk, *, condition: str, method: str, dim: int
+) -> xr.Dataset:
+    """Try all candidates of a method on the same pilot models, which no trial uses."""
+    pilot_models = chunk.stream(f"pilot-models-{dim}", 0)
+    target = random_rbm(dim, p.n_hidden, pilot_models, batch_shape=(p.tuning_repeats,))
+    q0, k = initial(condition, target), p.transitions[-1]
+
+    def build(setting: Setting) -> Sampler:
+        return build_sampler(
+            method, target, q0, setting, k, n_leaders=p.n_leaders, n_followers=p.n_followers,
+            determinant=DETERMINANT,
+        )  # fmt: skip
+
+    generator = chunk.stream(f"{label(condition, method, dim)}-pilots", 0)
+    return tuning_record(
+        tune_sampler(candidates(method), build, k, generator, repeats=p.tuning_repeats)
+    )
+
+
 def models(p: RBMPartition, condition: str, dim: int, count: int, chunk: int) -> GaussBernoulliRBM:
-    """The models of a chunk: the same for all methods, and for "standard" and "matched"."""
+    """Return the models of a chunk: the same for all methods, and for "standard" and "matched".
+
+    Parameters
+    ----------
+    count
+        Models in the chunk.
+    chunk
+        The chunk's number.
+    """
     if condition == "fixed":
         one = random_rbm(dim, p.n_hidden, stream(p.seed, NAME, f"fixed-model-{dim}", 0))
         return GaussBernoulliRBM(
@@ -318,8 +297,8 @@ def models(p: RBMPartition, condition: str, dim: int, count: int, chunk: int) ->
             one.bias_x.repeat(count, 1),
             one.bias_h.repeat(count, 1),
         )
-    models = stream(p.seed, NAME, f"models-{dim}", chunk)
-    return random_rbm(dim, p.n_hidden, models, batch_shape=(count,))
+    generator = stream(p.seed, NAME, f"models-{dim}", chunk)
+    return random_rbm(dim, p.n_hidden, generator, batch_shape=(count,))
 
 
-EXPERIMENT = Experiment(NAME, RBMPartition, tasks, run_task, pilots)
+EXPERIMENT = Experiment(NAME, RBMPartition, cells)

@@ -8,35 +8,51 @@ import numpy as np
 import xarray as xr
 
 from steinis_lib.companion.intervals import Array, Estimate, bootstrap, mean
+from steinis_lib.companion.sections.s5_likelihood.experiment import (
+    VAELikelihood,
+    bounds_label,
+    label,
+    truth_label,
+)
 
 STEINIS = ("steinis", "steinis-wide")
 AIS = ("ais", "ais-unadjusted")
 FIGURE_6 = (20, 50)
-"""The latent dimensions of the paper's figure, which the claims are judged at."""
+"""The latent dimensions of the paper's figure. Claims are judged at these."""
 
 
-def group(tree: xr.DataTree, cell: str, method: str, dim: int) -> xr.Dataset:
-    """Return one method's results in one cell."""
-    return tree[f"{cell}-{method}-{dim}"].to_dataset()
+def group(tree: xr.DataTree, condition: str, method: str, dim: int) -> xr.Dataset:
+    """Return one method's results under one condition."""
+    return tree[label(condition, method, dim)].to_dataset()
 
 
 def dims(tree: xr.DataTree) -> list[int]:
     """Return the latent dimensions of a result, rising."""
-    return sorted(int(n.removeprefix("truth-")) for n in tree.children if n.startswith("truth-"))
+    return list(VAELikelihood.model_validate_json(tree.attrs["parameters"]).latent_dims)
 
 
-def errors(tree: xr.DataTree, cell: str, method: str, dim: int) -> tuple[Array, Array]:
+def truth(tree: xr.DataTree, dim: int) -> xr.Dataset:
+    """Return the long runs on test images."""
+    return tree[truth_label(dim)].to_dataset()
+
+
+def bounds(tree: xr.DataTree, dim: int) -> xr.Dataset:
+    """Return the bounds for simulated images."""
+    return tree[bounds_label(dim)].to_dataset()
+
+
+def errors(tree: xr.DataTree, condition: str, method: str, dim: int) -> tuple[Array, Array]:
     """Return numbers of transitions ``(k,)`` and errors of log p̂(x) in nats, ``(images, k)``.
 
     Against the long runs for test images, and against the middle of the bounds for simulated ones.
     """
-    found = group(tree, cell, method, dim)
-    if cell == "simulated":
-        bounds = tree[f"bounds-{dim}"].to_dataset()
-        truth = (bounds.lower + bounds.upper) / 2
+    found = group(tree, condition, method, dim)
+    if condition == "simulated":
+        both = bounds(tree, dim)
+        exact = (both.lower + both.upper) / 2
     else:
-        truth = tree[f"truth-{dim}"].to_dataset().log_z
-    error = (found.log_z - truth.sel(trial=found.trial)).transpose("trial", "transitions")
+        exact = truth(tree, dim).log_z
+    error = (found.log_z - exact.sel(trial=found.trial)).transpose("trial", "transitions")
     return found.transitions.values, error.values
 
 
@@ -52,12 +68,12 @@ def rms_error(values: Array) -> tuple[Array, Array, Array]:
 
 def gap(tree: xr.DataTree, dim: int) -> Estimate:
     """Return the upper minus the lower bound of simulated images, mean in nats."""
-    bounds = tree[f"bounds-{dim}"].to_dataset()
-    return mean((bounds.upper - bounds.lower).values)
+    both = bounds(tree, dim)
+    return mean((both.upper - both.lower).values)
 
 
 def difference(
-    tree: xr.DataTree, ours: str, theirs: str, cell: str = "prior", dim: int | None = None
+    tree: xr.DataTree, ours: str, theirs: str, condition: str = "prior", dim: int | None = None
 ) -> Estimate:
     """Return |mean error| of `theirs` less that of `ours`, in nats; positive if ours is nearer.
 
@@ -68,7 +84,7 @@ def difference(
     for d in dims(tree) if dim is None else [dim]:
         if dim is None and d not in FIGURE_6:
             continue
-        (a, one), (b, other) = (errors(tree, cell, m, d) for m in (ours, theirs))
+        (a, one), (b, other) = (errors(tree, condition, m, d) for m in (ours, theirs))
         n, both = min(len(one), len(other)), [k for k in a if k in b]
         for k in both:
             parts.append(np.stack([other[:n, list(b).index(k)], one[:n, list(a).index(k)]], -1))

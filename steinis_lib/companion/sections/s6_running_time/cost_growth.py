@@ -15,11 +15,11 @@ import numpy as np
 import torch
 import xarray as xr
 
-from steinis_lib.companion.candidates import Setting, steinis
+from steinis_lib.companion.methods import Setting, build_steinis
+from steinis_lib.companion.problems.decoder import DecoderPosterior
 from steinis_lib.companion.vae.networks import Decoder
 from steinis_lib.stein.maps import Determinant
 from steinis_lib.targets.base import Gaussian
-from steinis_lib.targets.decoder import DecoderPosterior
 
 HIDDEN, PIXELS, LATENTS = 500, 784, 1000
 """Of the decoder whose score is timed: the trained ones' sizes, and the points it is taken at."""
@@ -57,9 +57,9 @@ GROWTH = {
     "growth-dim": Growth("dims", 300, 300, None),
     "growth-exact": Growth("exact_dims", 16, 32, None, "exact"),
 }
-"""In each the formula is nearly one term at the large end: |A|²β(d) as |A| ≫ |B|, |A||B|β(d) as
-|B| ≫ |A|, β(d) with both fixed, and |B|d³ as d² ≫ |A| + |A|²/|B|. In the last also d ≫ |A|: to make
-the Jacobians takes O(|A||B|d²), which the formula leaves out."""
+"""At the large end of each, one term of the formula leads: |A|²β(d) where |A| ≫ |B|; |A||B|β(d)
+where |B| ≫ |A|; β(d) where both are fixed; and |B|d³ where d² ≫ |A| + |A|²/|B|. The last also has
+d ≫ |A|, because making the Jacobians takes O(|A||B|d²), which the formula leaves out."""
 
 
 def over_sizes(
@@ -84,20 +84,23 @@ def over_sizes(
     )
 
 
-def transitions(
+def time_transitions(
     growth: Growth, size: int, n: int, generator: torch.Generator
 ) -> tuple[float, float]:
     """Return seconds for n transitions from N(0, I) to N(1, I), in 64 bits, and the mean log q."""
     n_leaders, n_followers, d = growth.at(size)
     q0, target = (Gaussian.isotropic(torch.full((d,), c, dtype=torch.float64)) for c in (0.0, 1.0))
-    sampler = steinis(target, Setting(0.05), growth.determinant)
-    state = sampler.init(q0, n_leaders, n_followers, generator)
+    sampler = build_steinis(
+        target, q0, Setting(0.05), n_leaders=n_leaders, n_followers=n_followers,
+        determinant=growth.determinant,
+    )  # fmt: skip
+    state = sampler.init(generator)
     start = time.perf_counter()
     state = sampler.run(state, n)
     return time.perf_counter() - start, float(state.log_q.mean())
 
 
-def scores(d: int, n: int, generator: torch.Generator) -> tuple[float, float]:
+def time_scores(d: int, n: int, generator: torch.Generator) -> tuple[float, float]:
     """Return seconds for n times the score of a random decoder, in 32 bits, and its mean."""
     shapes = ((d, HIDDEN), (HIDDEN,), (HIDDEN, PIXELS), (PIXELS,))
     like = torch.float32

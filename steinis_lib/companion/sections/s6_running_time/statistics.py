@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from steinis_lib.companion import results
 from steinis_lib.companion.intervals import Array, Estimate, bootstrap, median
 from steinis_lib.companion.sections.s5_likelihood import statistics as vae_likelihood
 from steinis_lib.companion.sections.s5_likelihood.experiment import EXACT_UP_TO
 from steinis_lib.companion.sections.s6_running_time.cost_growth import GROWTH
+from steinis_lib.companion.sections.s6_running_time.experiment import RunningTime, table_label
 
 PAPER = {
     "steinis": {10: 224.40, 20: 226.17, 50: 261.76},
@@ -28,12 +28,12 @@ CLAIMED = ("growth-leaders", "growth-followers", "growth-exact")
 
 def dims(tree: xr.DataTree) -> list[int]:
     """Return the latent dimensions of a result, rising."""
-    return sorted(int(n.removeprefix("table-")) for n in tree.children if n.startswith("table-"))
+    return list(_parameters(tree).latent_dims)
 
 
 def _seconds(tree: xr.DataTree, method: str, dim: int) -> tuple[Array, Array]:
     """Return numbers of transitions ``(k,)`` and seconds of runs, ``(trials, k)``."""
-    found = tree[f"table-{dim}"].to_dataset().seconds.sel({"method": method})
+    found = tree[table_label(dim)].to_dataset().seconds.sel({"method": method})
     return found.transitions.values, found.transpose("trial", "transitions").values
 
 
@@ -45,8 +45,7 @@ def per_transition(tree: xr.DataTree, method: str, dim: int) -> Array:
 
 def per_image(tree: xr.DataTree, method: str, dim: int) -> Array:
     """Return seconds per transition and image, ``(trials,)``."""
-    n_images = results.attributes(tree)["parameters"]["n_images"]
-    return np.asarray(per_transition(tree, method, dim) / n_images)
+    return np.asarray(per_transition(tree, method, dim) / _parameters(tree).n_images)
 
 
 def whole(tree: xr.DataTree, method: str, dim: int) -> Estimate:
@@ -86,7 +85,7 @@ def line(tree: xr.DataTree, method: str, dim: int) -> tuple[Estimate, Estimate]:
 
 def evaluations(tree: xr.DataTree, method: str, dim: int) -> float:
     """Return decoder evaluations per transition and image, as counted."""
-    found = tree[f"table-{dim}"].to_dataset().evaluations.sel({"method": method})
+    found = tree[table_label(dim)].to_dataset().evaluations.sel({"method": method})
     each = (found / found.transitions).values
     if not np.all(each == each.flat[0]):
         raise ValueError(f"{method}, d = {dim}: evaluations per transition differ between runs")
@@ -147,8 +146,7 @@ def cost_formula(tree: xr.DataTree) -> Estimate:
 def batch_ratio(tree: xr.DataTree, label: str) -> Estimate:
     """Return the cost per image in the largest batch over that in the one nearest to Table 1's."""
     sizes, seconds = growth(tree, label)
-    table = results.attributes(tree)["parameters"]["n_images"]
-    near = int(np.argmin(np.abs(np.log(sizes / table))))
+    near = int(np.argmin(np.abs(np.log(sizes / _parameters(tree).n_images))))
     each = seconds / sizes
     return median(each[:, -1] / each[:, near])
 
@@ -192,6 +190,10 @@ def error_at(seconds: Array, error: Array, at: float) -> Estimate | None:
 
     value, low, high = bootstrap(error, summary)
     return Estimate(float(value), float(low), float(high))
+
+
+def _parameters(tree: xr.DataTree) -> RunningTime:
+    return RunningTime.model_validate_json(tree.attrs["parameters"])
 
 
 def _slope(sizes: Array, seconds: Array) -> Array:

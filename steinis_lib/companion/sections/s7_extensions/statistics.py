@@ -1,7 +1,8 @@
-"""Summaries of the variants beyond the paper: each beside the methods of its section, and bars.
+"""Summaries of the variants beyond the paper, beside the methods of other sections, and bars.
 
-Sections' results are for the same targets, trials and images. All intervals are 95 %, by bootstrap
-over repeats, trials or images; the rest is resampled with them.
+`tree` is the result of this section, and `section` that of the section with the same targets,
+trials or images. All intervals are 95 %, by bootstrap over repeats, trials or images; the rest is
+resampled with them.
 """
 
 from __future__ import annotations
@@ -14,9 +15,24 @@ import numpy as np
 import xarray as xr
 
 from steinis_lib.companion.intervals import Array, Estimate, bootstrap
+from steinis_lib.companion.sections.s2_mixtures import experiment as gmm_estimation
 from steinis_lib.companion.sections.s2_mixtures.statistics import EXPECTATIONS
-from steinis_lib.companion.sections.s7_extensions.experiment import MIXTURE_SIZE
+from steinis_lib.companion.sections.s3_adaptive_is import problem as adaptive_problem
+from steinis_lib.companion.sections.s4_rbm import experiment as rbm_partition
+from steinis_lib.companion.sections.s5_likelihood import experiment as vae_likelihood
 from steinis_lib.companion.sections.s7_extensions.images import Hybrid, hybrids
+from steinis_lib.companion.sections.s7_extensions.plane import ON_MIXTURES
+from steinis_lib.companion.sections.s7_extensions.settings import (
+    IMAGE_VARIANTS,
+    MIXTURE_SIZE,
+    TRUTH,
+    end_kind,
+    image_label,
+    mixture_label,
+    rbm_label,
+    tuning_label,
+    warped_label,
+)
 
 WARPED, MIXTURES, IMAGES = "mixture-held-out", "mixture-maps-hais", "flow-bridge"
 """The variants that the bars are about, with `at-modes`; see "Choices" for when they were named."""
@@ -37,14 +53,15 @@ def estimate(trials: Array, summary: Callable[[Array], Array]) -> Estimate:
     return Estimate(float(value), float(low), float(high))
 
 
-def average(tree: xr.DataTree, name: str, variable: str) -> Estimate:
-    """Return the mean of a variable over a variant's runs, such as `kl` or `scores`."""
-    return estimate(tree[name].to_dataset()[variable].values, lambda x: x.mean(0))
+def average(tree: xr.DataTree, label: str, variable: str) -> Estimate:
+    """Return the mean of a variable over the trials of a cell, such as `kl` or `scores`."""
+    return estimate(tree[label].to_dataset()[variable].values, lambda x: x.mean(0))
 
 
-def published(section: xr.DataTree, run: str) -> tuple[Estimate, int, Estimate]:
-    """Return a run's smallest mean KL in section 3, at which transition, and the last one."""
-    found = section[f"main-{run}"].to_dataset()
+def published(section: xr.DataTree, family: str, n_leaders: int) -> tuple[Estimate, int, Estimate]:
+    """Return the smallest mean KL of a run of section 3, at which transition, and the last one."""
+    label = adaptive_problem.label(adaptive_problem.MAIN, family, n_leaders)
+    found = section[label].to_dataset()
     kl = found.kl_grid.values
     best = int(kl.mean(0).argmin())
     first, last = (estimate(kl[:, i], lambda x: x.mean(0)) for i in (best, -1))
@@ -62,21 +79,23 @@ def share_of_mixture(tree: xr.DataTree) -> Estimate:
     return estimate(kl, lambda x: (x[:, 0] - x[:, 1]).mean() / (x[:, 0] - x[:, 2]).mean())
 
 
-def _warped(tree: xr.DataTree, *names: str) -> Array:
-    return np.stack([tree[f"warped-{n}"].to_dataset().kl.values for n in names], -1)
+def _warped(tree: xr.DataTree, *variants: str) -> Array:
+    return np.stack([tree[warped_label(v)].to_dataset().kl.values for v in variants], -1)
 
 
-def square_errors(tree: xr.DataTree, section: xr.DataTree, name: str, task: str) -> Array:
-    """Square errors of a panel of section 2 at |B| = `MIXTURE_SIZE`, on our trials, ``(trials,)``.
+def square_errors(
+    tree: xr.DataTree, section: xr.DataTree, mixture: str, method: str, task: str
+) -> Array:
+    """Return the square errors of a panel of section 2 at |B| = `MIXTURE_SIZE`, ``(trials,)``.
 
-    `name` is a mixture and a variant, or a method of that section.
+    `method` is a variant, or a method of that section, which is read off at our trials.
     """
-    mixture, _, method = name.partition("-")
-    if name in tree.children:
-        found = tree[name].to_dataset()
+    if method in ON_MIXTURES:
+        found = tree[mixture_label(mixture, method)].to_dataset()
     else:
-        trials = tree[f"{mixture}-{MIXTURES}"].to_dataset().trial.values
-        found = section[f"{mixture}-{method}"].to_dataset().sel(size=MIXTURE_SIZE, trial=trials)
+        trials = tree[mixture_label(mixture, MIXTURES)].to_dataset().trial.values
+        theirs = section[gmm_estimation.label(mixture, method)].to_dataset()
+        found = theirs.sel(size=MIXTURE_SIZE, trial=trials)
     if task == "Z":
         return np.asarray((np.exp(found.log_z.values) - 1) ** 2)
     error = found.error.sel(quantity=EXPECTATIONS[task]).transpose("trial", "quantity").values
@@ -84,12 +103,17 @@ def square_errors(tree: xr.DataTree, section: xr.DataTree, name: str, task: str)
 
 
 def mse_ratio(
-    tree: xr.DataTree, section: xr.DataTree, name: str, others: tuple[str, ...], task: str
+    tree: xr.DataTree,
+    section: xr.DataTree,
+    mixture: str,
+    method: str,
+    others: tuple[str, ...],
+    task: str,
 ) -> Estimate:
-    """Return MSE(name) over the smallest MSE among `others`, on the same mixtures, paired."""
-    mixture = name.partition("-")[0]
-    names = [name, *(f"{mixture}-{other}" for other in others)]
-    errors = np.stack([square_errors(tree, section, n, task) for n in names], -1)
+    """Return MSE(method) over the smallest MSE among `others`, on the same mixtures, paired."""
+    errors = np.stack(
+        [square_errors(tree, section, mixture, m, task) for m in (method, *others)], -1
+    )
     return estimate(errors, lambda x: x[:, 0].mean() / x[:, 1:].mean(0).min())
 
 
@@ -98,10 +122,11 @@ def rbm_errors(tree: xr.DataTree, section: xr.DataTree, method: str, dim: int) -
 
     `method` is one of `AT_MODES`, or one of section 4, at its last number of transitions.
     """
-    ours = tree[f"rbm-{dim}"].to_dataset()
+    ours = tree[rbm_label(dim)].to_dataset()
     if method in AT_MODES:
         return np.asarray(ours[AT_MODES[method]].values)
-    error = section[f"standard-{method}-{dim}"].to_dataset().error.isel(transitions=-1)
+    label = rbm_partition.label("standard", method, dim)
+    error = section[label].to_dataset().error.isel(transitions=-1)
     return np.asarray(error.sel(trial=ours.trial).values)
 
 
@@ -126,26 +151,27 @@ def image_errors(tree: xr.DataTree, section: xr.DataTree, method: str, dim: int)
 
     `method` is a variant, or one of section 5 from the prior, at its last number of transitions.
     """
-    truth = tree[f"vae-truth-{dim}"].to_dataset().log_z.isel(repeat=0, drop=True)
-    if (name := f"vae-{method}-{dim}") in tree.children:
-        found = tree[name].to_dataset().log_z
+    truth = tree[image_label(TRUTH, dim)].to_dataset().log_z.isel(repeat=0, drop=True)
+    if method in IMAGE_VARIANTS:
+        found = tree[image_label(method, dim)].to_dataset().log_z
     else:
-        found = section[f"prior-{method}-{dim}"].to_dataset().log_z.isel(transitions=[-1])
+        label = vae_likelihood.label("prior", method, dim)
+        found = section[label].to_dataset().log_z.isel(transitions=[-1])
     return np.asarray((found.sel(trial=truth.trial) - truth).transpose("trial", ...).values)
 
 
 def truth_agreement(tree: xr.DataTree, section: xr.DataTree, dim: int) -> Array:
     """This experiment's long runs less those of section 5, in standard errors, ``(images,)``."""
-    ours = tree[f"vae-truth-{dim}"].to_dataset().isel(repeat=0)
-    theirs = section[f"truth-{dim}"].to_dataset().sel(trial=ours.trial)
+    ours = tree[image_label(TRUTH, dim)].to_dataset().isel(repeat=0)
+    theirs = section[vae_likelihood.truth_label(dim)].to_dataset().sel(trial=ours.trial)
     sigma = np.hypot(ours.standard_error.values, theirs.standard_error.values)
     return np.asarray((ours.log_z.values - theirs.log_z.values) / sigma)
 
 
 def hybrid_of(tree: xr.DataTree, method: str, dim: int) -> Hybrid:
     """Return the candidate that the pilots chose for `flow-hais` or `flow-bridge`."""
-    kind = method.removeprefix("flow-")
-    merit = tree[f"vae-tuning-{kind}-{dim}"].to_dataset().merit.values[0]
+    kind = end_kind(method)
+    merit = tree[tuning_label(kind, dim)].to_dataset().merit.values[0]
     return hybrids(kind, dim)[int(merit.argmax())]
 
 
@@ -171,23 +197,23 @@ def bars(
     image_budget: int, rbm_budget: int,
 ) -> list[Bar]:  # fmt: skip
     """Return the bars whose problem was run; budgets are evaluations for one problem."""
-    kl = average(tree, f"warped-{WARPED}", "kl")
+    kl = average(tree, warped_label(WARPED), "kl")
     found = [Bar(f"warped mixture: KL at most {t:g} ({n})", t, kl) for n, t in WARPED_BARS.items()]
-    for name in ("easy", "hard"):
-        ours, t = f"{name}-{MIXTURES}", MIXTURE_BARS["expectation"]
+    for name in gmm_estimation.MIXTURES:
+        t = MIXTURE_BARS["expectation"]
         for task in EXPECTATIONS:
-            ratio = mse_ratio(tree, mixtures, ours, ("direct",), task)
+            ratio = mse_ratio(tree, mixtures, name, MIXTURES, ("direct",), task)
             text = f"MSE of {task} at most {t:g} × that of direct draws"
             found.append(Bar(f"{name} mixtures: {text}", t, ratio))
         text = f"{name} mixtures: MSE of Ẑ at most {(t := MIXTURE_BARS['Z']):g} × the better HAIS's"
-        found.append(Bar(text, t, mse_ratio(tree, mixtures, ours, HAIS, "Z")))
+        found.append(Bar(text, t, mse_ratio(tree, mixtures, name, MIXTURES, HAIS, "Z")))
     for d, t in RBM_BARS.items():
-        if f"rbm-{d}" in tree.children:
-            fits = int(tree[f"rbm-{d}"].to_dataset().evaluations.max()) <= rbm_budget
+        if rbm_label(d) in tree.children:
+            fits = int(tree[rbm_label(d)].to_dataset().evaluations.max()) <= rbm_budget
             text = f"RBM, d = {d}: RMSE at most {t:g} nat, in {rbm_budget:,} evaluations"
             found.append(Bar(text, t, rmse(rbm_errors(tree, rbm, "at-modes", d)), fits))
     for d, t in IMAGE_BARS.items():
-        if f"vae-{IMAGES}-{d}" in tree.children:
+        if image_label(IMAGES, d) in tree.children:
             fits = hybrid_of(tree, IMAGES, d).used(image_budget) <= image_budget
             text = f"images, d = {d}: RMSE at most {t:g} nat, in {image_budget:,} evaluations"
             found.append(Bar(text, t, rmse(image_errors(tree, images, IMAGES, d)), fits))

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 import xarray as xr
+from cells import Cells
 from scipy import integrate, stats
 
 from steinis_lib import RBF
-from steinis_lib.companion.runner.engine import Task
 from steinis_lib.companion.sections.s1_convergence import experiment as gmm
 from steinis_lib.stein.maps import build
 
@@ -33,8 +33,8 @@ def tiny(**changes):
     return gmm.GMMConvergence.of_profile("quick", TINY | changes)
 
 
-def run(method="steinis", chunk=0, **changes):
-    return gmm.run_task(tiny(**changes), Task(method, chunk))
+def run(label="steinis", number=0, **changes):
+    return Cells(gmm.EXPERIMENT, tiny(**changes)).run(label, number)
 
 
 class Trial:
@@ -71,9 +71,9 @@ class Trial:
 
 @pytest.fixture
 def recorded(monkeypatch):
-    """Run a task and return its curves with the trials that it handed to `follow`."""
+    """Run a chunk and return its curves with the trials that it handed to `follow`."""
 
-    def record(method="steinis", chunk=0, **changes):
+    def record(label="steinis", number=0, **changes):
         seen = {}
 
         def spy(target, q0, leaders, followers, **settings):
@@ -82,7 +82,7 @@ def recorded(monkeypatch):
 
         follow = gmm.follow
         monkeypatch.setattr(gmm, "follow", spy)
-        data = run(method, chunk, **changes)
+        data = run(label, number, **changes)
         monkeypatch.setattr(gmm, "follow", follow)
         trials = [
             Trial(seen["target"], seen["q0"], seen["leaders"], i) for i in range(len(data.trial))
@@ -102,10 +102,11 @@ def test_kl_at_the_start_is_that_of_q0(recorded):
         assert float(data.kl[i, 0]) == pytest.approx(kl, abs=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["steinis", "svgd", "mean-field", "leaders-5"])
 def test_kl_later_is_that_of_the_density_pushed_by_finite_differences(recorded, method):
     """Compose the maps on a fine grid, differentiate numerically, integrate over q_t's space."""
-    data, trials, seen = recorded(method, n_grid=3201, n_trials=2)
+    data, trials, seen = recorded(method, n_grid=3201, n_times=3, n_trials=2)
     x = torch.linspace(-9 * 1.3, 9 * 1.3, 40_001, dtype=torch.float64)
     leaders, moved = seen["leaders"], x.expand(len(trials), -1).unsqueeze(-1)
     end = round(float(data.time[-1]) / 0.2)
@@ -156,6 +157,7 @@ def test_the_recorded_slope_is_that_of_the_recorded_curve():
     np.testing.assert_allclose(data.kl_rate[:, 1:-1], central, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_estimates_from_followers_agree_with_the_exact_curves():
     n = 2000
     data = run(n_followers=n, n_trials=2, end_time=1.0, n_times=3, n_grid=201)
@@ -167,12 +169,6 @@ def test_estimates_from_followers_agree_with_the_exact_curves():
     assert bool(((data.ess > 0) & (data.ess <= 1)).all())
 
 
-def test_the_same_chunk_twice_is_the_same_to_the_bit():
-    first, again = run(), run()
-    xr.testing.assert_identical(first, again)
-    assert all(first[name].values.tobytes() == again[name].values.tobytes() for name in first)
-
-
 def test_a_chunk_does_not_depend_on_the_callers_random_state():
     first = run()
     torch.manual_seed(5)
@@ -182,27 +178,24 @@ def test_a_chunk_does_not_depend_on_the_callers_random_state():
 
 
 def test_chunks_trials_and_seeds_differ():
-    rows = [*run().kl.values, *run(chunk=1).kl.values, *run(seed=2).kl.values]
+    rows = [*run().kl.values, *run(number=1).kl.values, *run(seed=2).kl.values]
     assert len({row.tobytes() for row in rows}) == len(rows) == 5
 
 
 def test_trials_that_fill_no_chunk_form_a_smaller_one():
-    p = tiny()
-    chunks = [t.chunk for t in gmm.tasks(p) if t.method == "steinis"]
-    assert chunks == [0, 1]
-    assert [run(chunk=c).trial.values.tolist() for c in chunks] == [[0, 1], [2]]
-    whole = [t for t in gmm.tasks(tiny(trials_per_chunk=50)) if t.method == "steinis"]
-    assert [t.chunk for t in whole] == [0]
+    assert [run(number=c).trial.values.tolist() for c in (0, 1)] == [[0, 1], [2]]
+    with pytest.raises(IndexError):
+        run(number=2)
+    assert run(trials_per_chunk=50).trial.values.tolist() == [0, 1, 2]
 
 
-def test_every_condition_has_its_tasks_once():
-    p = tiny(leader_counts=[5, 6])
-    tasks = gmm.tasks(p)
-    assert len(set(tasks)) == len(tasks) == 2 * len(gmm.conditions(p))
-    assert {t.method for t in tasks} == {
+def test_every_condition_has_its_cell_once():
+    cells = gmm.cells(tiny(leader_counts=[5, 6]))
+    assert {cell.n_trials for cell in cells} == {3}
+    assert sorted(cell.label for cell in cells) == sorted([
         "steinis", "svgd", "mean-field", "steinis-wide", "svgd-wide", "mean-field-wide",
         "steinis-half-step", "leaders-5", "leaders-6",
-    }  # fmt: skip
+    ])  # fmt: skip
 
 
 def test_no_condition_is_run_under_two_names():
@@ -214,7 +207,7 @@ def test_no_condition_is_run_under_two_names():
 
 def test_all_conditions_share_mixtures_and_followers(recorded):
     starts, followers = [], []
-    for method in gmm.conditions(tiny()):
+    for method in [cell.label for cell in gmm.cells(tiny())]:
         data, _, seen = recorded(method, end_time=0.4, n_times=3)
         starts.append(data.kl.values[:, 0])
         followers.append(seen["followers"])

@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -13,10 +15,7 @@ def group(sizes, rng, power=-0.5, factor=1.0, bias=0.0, trials=400):
     error = rng.standard_normal((trials, len(sizes), 6)) * scale[None, :, None] + bias
     z = 1 + rng.standard_normal((trials, len(sizes))) * 0.1 * scale
     return xr.Dataset(
-        {
-            "error": (("trial", "size", "quantity"), error),
-            "log_z": (("trial", "size"), np.log(z)),
-        },
+        {"error": (("trial", "size", "quantity"), error), "log_z": (("trial", "size"), np.log(z))},
         coords={"trial": range(trials), "size": sizes, "quantity": QUANTITIES},
     )
 
@@ -32,7 +31,7 @@ def tree():
         svgd[f"easy-svgd-{n}"] = part.assign(
             log_z=log_z.transpose("trial", "size", "statistic").assign_coords(statistic=["v", "u"])
         )
-    return xr.DataTree.from_dict(
+    whole = xr.DataTree.from_dict(
         {
             "easy-direct": group(sizes, rng),
             "easy-steinis": group(sizes, rng, factor=2.0),
@@ -41,39 +40,41 @@ def tree():
             **svgd,
         }
     )
+    whole.attrs["parameters"] = json.dumps({"interacting_sizes": [10, 100]})
+    return whole
 
 
 def test_square_errors_average_coordinates_and_read_z(tree):
-    sizes, errors = gmm.square_errors(tree, "easy-direct", "E[x²]")
+    sizes, errors = gmm.square_errors(tree, "easy", "direct", "E[x²]")
     values = tree["easy-direct"].error.values
     assert sizes.tolist() == [10, 100, 1000]
     np.testing.assert_allclose(errors[1], (values[:, 1, 2] ** 2 + values[:, 1, 3] ** 2) / 2)
-    _, z = gmm.square_errors(tree, "easy-direct", "Z")
+    _, z = gmm.square_errors(tree, "easy", "direct", "Z")
     np.testing.assert_allclose(z[2], (np.exp(tree["easy-direct"].log_z.values[:, 2]) - 1) ** 2)
 
 
 def test_interacting_methods_are_gathered_over_their_sizes(tree):
-    sizes, errors = gmm.square_errors(tree, "easy-svgd", "E[x]")
+    sizes, errors = gmm.square_errors(tree, "easy", "svgd", "E[x]")
     assert sizes.tolist() == [10, 100]
     assert [len(e) for e in errors] == [300, 30]
-    _, v = gmm.square_errors(tree, "easy-svgd", "Z")
-    _, u = gmm.square_errors(tree, "easy-svgd", "Z", statistic="u")
+    _, v = gmm.square_errors(tree, "easy", "svgd", "Z")
+    _, u = gmm.square_errors(tree, "easy", "svgd", "Z", statistic="u")
     assert u[0].mean() > 5 * v[0].mean()
-    with pytest.raises(KeyError, match="no method 'easy-nothing'"):
-        gmm.square_errors(tree, "easy-nothing", "Z")
+    with pytest.raises(KeyError, match="easy-nothing"):
+        gmm.square_errors(tree, "easy", "nothing", "Z")
 
 
 def test_slope_finds_the_rate_and_its_absence(tree):
     for task in gmm.TASKS:
-        rate = gmm.slope(*gmm.square_errors(tree, "easy-direct", task))
+        rate = gmm.slope(*gmm.square_errors(tree, "easy", "direct", task))
         assert rate.low < -1 < rate.high
         assert rate.high - rate.low < 0.2
-    stuck = gmm.slope(*gmm.square_errors(tree, "easy-stuck", "E[x]"))
+    stuck = gmm.slope(*gmm.square_errors(tree, "easy", "stuck", "E[x]"))
     assert abs(stuck.value) < 0.1
 
 
 def test_mse_interval_holds_the_exact_value(tree):
-    _, errors = gmm.square_errors(tree, "easy-direct", "E[x]")
+    _, errors = gmm.square_errors(tree, "easy", "direct", "E[x]")
     value, low, high = gmm.mse(errors)
     assert (np.abs(value - [-1, -2, -3]) < high - low).all()  # within about four sigma
     assert (high - low < 0.15).all()
@@ -85,13 +86,13 @@ def test_ratios_of_known_methods(tree):
     assert four.low < 4 < four.high < 4.6
     nine = gmm.svgd_near_steinis(tree)
     assert nine.low < 9 < nine.high < 12
-    one = gmm.compare(tree, "easy-steinis-wide", "easy-direct", tuple(gmm.EXPECTATIONS))
+    one = gmm.compare(tree, "easy", "steinis-wide", "direct", tuple(gmm.EXPECTATIONS))
     assert one.low < 1 < one.high < 1.15
 
 
 def test_bias_of_z_is_seen(tree):
     shifted = tree["easy-direct"].to_dataset()
     shifted["log_z"] = shifted.log_z + np.log(1.05)
-    biased = gmm.z_bias(xr.DataTree.from_dict({"a": shifted}), "a")
+    biased = gmm.z_bias(xr.DataTree.from_dict({"hard-direct": shifted}), "hard", "direct")
     assert biased.low < 5 < biased.high
-    assert abs(gmm.z_bias(tree, "easy-direct").value) < 1
+    assert abs(gmm.z_bias(tree, "easy", "direct").value) < 1

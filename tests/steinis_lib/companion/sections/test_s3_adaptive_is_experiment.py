@@ -1,24 +1,18 @@
 import math
-from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 import xarray as xr
+from cells import Cells
 from scipy.stats import gaussian_kde
 
-from steinis_lib.companion.candidates import Setting
+from steinis_lib.companion.methods import Setting
 from steinis_lib.companion.parameters import ParameterError
-from steinis_lib.companion.runner.engine import Task, _by_method
-from steinis_lib.companion.sections.s3_adaptive_is import problem as adaptive_problem
+from steinis_lib.companion.sections.s2_mixtures.experiment import candidates
 from steinis_lib.companion.sections.s3_adaptive_is.divergences import PlaneGrid
-from steinis_lib.companion.sections.s3_adaptive_is.experiment import (
-    EXPERIMENT,
-    pilots,
-    run_task,
-    tasks,
-)
+from steinis_lib.companion.sections.s3_adaptive_is.experiment import EXPERIMENT
 from steinis_lib.companion.sections.s3_adaptive_is.methods import (
     adapt,
     around,
@@ -32,13 +26,17 @@ from steinis_lib.companion.sections.s3_adaptive_is.methods import (
     q0_grid,
 )
 from steinis_lib.companion.sections.s3_adaptive_is.problem import (
+    ADAPTIVE,
+    FAMILIES,
     AdaptiveComparison,
     best_candidate,
     box,
-    candidates,
     chosen,
     exact_draws,
-    merits,
+    fitted,
+    label,
+    pilot_kl,
+    pilot_label,
     placement,
     start,
     together,
@@ -65,7 +63,8 @@ TINY = {
     "kde_factors": (0.5, 1.0),
     "panel_points": 40,
 }
-KINDS = ("steinis", "steinis-wide", "adaptive")
+KINDS = (*FAMILIES, "adaptive")
+OPTIONS = {family: candidates(family) for family in FAMILIES} | {"adaptive": list(ADAPTIVE)}
 SMALL = Setting(0.2, 0.0, 5.0)
 HUGE = Setting(50.0, 0.0, 1.0)
 
@@ -76,14 +75,8 @@ def tiny():
 
 
 @pytest.fixture(scope="module")
-def records(tiny):
-    first = pilots(tiny)
-    return _by_method(first, {task: run_task(tiny, task) for task in first})
-
-
-@pytest.fixture(scope="module")
-def ready(records):
-    return EXPERIMENT.given(records)
+def cells(tiny):
+    return Cells(EXPERIMENT, tiny)
 
 
 @pytest.fixture(scope="module")
@@ -143,70 +136,94 @@ def test_the_box_holds_999_of_1000_draws(tiny, name, generator):
         assert ((shares - rare).abs() < 4 * error).all()
 
 
-# -------------------------------------------------------------------------- candidates, tasks
+# -------------------------------------------------------------------------- candidates, cells
 
 
-def test_twelve_distinct_candidates_for_every_method(tiny):
-    for kind in KINDS:
-        assert len(candidates(kind)) == len(set(candidates(kind))) == 12
-    assert not set(candidates("steinis")) & set(candidates("steinis-wide"))
-    chunks = Counter(task.method for task in pilots(tiny))
-    assert set(chunks.values()) == {12}
-    tuned = (*KINDS[:2], "adaptive-0.8", "adaptive-1.2", "refine-poor", "refine-good")
-    assert set(chunks) == {f"main-pilot-{method}" for method in tuned}
+def test_twelve_distinct_candidates_for_every_method(tiny, cells):
+    for options in OPTIONS.values():
+        assert len(options) == len(set(options)) == 12
+    assert not set(OPTIONS["steinis"]) & set(OPTIONS["steinis-wide"])
+    tuned = (*FAMILIES, "adaptive-0.8", "adaptive-1.2", "refine-poor", "refine-good")
+    first, _ = EXPERIMENT.stages(tiny)
+    assert {cell.label for cell in first} == {f"main-pilot-{method}" for method in tuned}
+    for cell in first:
+        assert len(EXPERIMENT.chunks(tiny, cell)) == 12
+        assert cell.trials_per_chunk == tiny.tuning_repeats
 
 
-def test_tasks_are_unique_and_pilots_are_not_among_them(tiny):
-    for p in (tiny, AdaptiveComparison.of_profile("quick"), AdaptiveComparison()):
-        everything = pilots(p) + tasks(p)
-        assert len(set(everything)) == len(everything)
-    chunks = Counter(task.method for task in tasks(tiny))
-    assert chunks["main-steinis-wide-16"] == chunks["hard-steinis-12"] == chunks["easy-pmc-12"] == 3
-    assert chunks["main-refine-good"] == 3
-    assert chunks["main-optimum-1.2"] == chunks["easy-optimum-1.2"] == chunks["main-kde"] == 2
-    assert chunks["main-adaptive-0.8"] == chunks["main-cost"] == chunks["main-panels-adaptive"] == 1
+def test_cells_have_their_trials(tiny, cells):
+    counts = {name: cell.n_trials for name, cell in cells.cells.items()}
+    assert counts["main-steinis-wide-16"] == counts["hard-steinis-12"] == counts["easy-pmc-12"] == 3
+    assert counts["main-refine-good"] == counts["main-adaptive-0.8"] == 3
+    assert counts["main-optimum-1.2"] == counts["easy-optimum-1.2"] == counts["main-kde"] == 2
+    assert counts["main-cost"] == 5
+    assert counts["main-panels-adaptive"] == 1
+    assert not {"easy-steinis-16", "easy-pmc-4", "hard-optimum-0.8"} & set(counts)
+    whole = {name for name, cell in cells.cells.items() if cell.trials_per_chunk == cell.n_trials}
+    assert {name for name in whole if counts[name] > 1} == {
+        "main-adaptive-0.8", "main-adaptive-1.2", "main-cost",
+    }  # fmt: skip
 
 
-def test_pilots_are_in_the_order_of_candidates(tiny, records):
+def test_labels_are_those_of_the_published_results():
+    """They are part of the seeds."""
+    names = {cell.label for cell in EXPERIMENT.cells(AdaptiveComparison())}
+    for name in ("main-steinis-wide-200", "easy-pmc-20", "hard-optimum-0.6", "main-adaptive-1"):
+        assert name in names
+    assert label("easy", "pmc", 20) == "easy-pmc-20"
+    assert label("main", "steinis", 1_234_567) == "main-steinis-1234567"
+    assert pilot_label("adaptive", 1.0) == "main-pilot-adaptive-1"
+
+
+@pytest.mark.slow
+def test_pilots_are_in_the_order_of_candidates(cells):
+    records = cells.all_pilots()
     for method, record in records.items():
         assert record.trial.values.tolist() == list(range(24))
         assert record.kl.shape == (24, 3)
         assert not record.kl.isnull().any(), method
-    alone = run_task(tiny, Task("main-pilot-steinis-wide", 7))
+    alone = cells.run("main-pilot-steinis-wide", 7)
     assert alone.identical(records["main-pilot-steinis-wide"].isel(trial=slice(14, 16)))
     start_kl = {m: float(record.kl[:, 0].mean()) for m, record in records.items()}
     assert start_kl["main-pilot-refine-good"] < start_kl["main-pilot-refine-poor"]
 
 
-METHODS = dict.fromkeys(task.method for task in tasks(AdaptiveComparison.of_profile("paper", TINY)))
+def test_what_is_kept_can_be_computed_again(tiny):
+    """A chunk must not depend on what was computed before it."""
+
+    def kept():
+        return box(tiny, "hard"), *(
+            fitted(tiny, which).means.tolist() for which in ("poor", "good")
+        )
+
+    before = kept()
+    box.cache_clear()
+    fitted.cache_clear()
+    assert kept() == before
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_a_chunk_is_a_function_of_its_name(tiny, ready, method):
-    first = ready.run_task(tiny, Task(method, 0))
+LABELS = [cell.label for cell in EXPERIMENT.stages(AdaptiveComparison.of_profile("paper", TINY))[1]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LABELS)
+def test_every_number_is_finite_and_repeats_differ(cells, name):
+    first = cells.run(name)
     for variable in first.data_vars.values():
         assert variable.dims[0] == "trial"
-        assert not variable.isnull().any()
         assert np.isfinite(variable.values).all()
-    assert first.sizes["trial"] == len(set(first.trial.values.tolist())) > 0
-    timed = [name for name, v in first.data_vars.items() if v.attrs.get("units") == "s"]
-    if method == "main-cost":
-        assert timed == list(first.data_vars) == ["run"]
+    timed = [key for key, v in first.data_vars.items() if v.attrs.get("units") == "s"]
+    assert timed == (["run"] if name == "main-cost" else [])
+    if timed:
         assert (first.run > 0).all()
-        return
-    assert not timed
-    adaptive_problem.box.cache_clear()
-    adaptive_problem.fitted.cache_clear()
-    assert first.identical(ready.run_task(tiny, Task(method, 0)))
-    if Task(method, 1) in tasks(tiny):
-        other = ready.run_task(tiny, Task(method, 1))
-        assert not set(first.trial.values) & set(other.trial.values)
-        for name in ("kl", "by_grid"):
-            assert name not in first or not np.allclose(first[name], other[name])
+    if len(EXPERIMENT.chunks(cells.parameters, cells.cells[name])) > 1:
+        other = cells.run(name, 1)
+        for key in ("kl", "by_grid"):
+            assert key not in first or not np.allclose(first[key], other[key])
 
 
 @pytest.mark.parametrize(
-    ("method", "pilot", "kind"),
+    ("name", "pilot", "kind"),
     [
         ("easy-steinis-wide-12", "main-pilot-steinis-wide", "steinis-wide"),
         ("main-refine-poor", "main-pilot-refine-poor", "steinis-wide"),
@@ -214,18 +231,17 @@ def test_a_chunk_is_a_function_of_its_name(tiny, ready, method):
         ("main-panels-steinis", "main-pilot-steinis", "steinis"),
     ],
 )
-def test_runs_take_the_candidate_that_their_pilots_chose(tiny, records, method, pilot, kind):
+def test_runs_take_the_candidate_that_their_pilots_chose(tiny, cells, name, pilot, kind):
+    assert cells.cells[name].pilots == (pilot,)
     found = []
     for index in (1, 10):
         kl = np.ones((24, 3))
         kl[2 * index : 2 * index + 2] = 0.5
-        record = records[pilot].assign(kl=(("trial", "checkpoint"), kl), folds=("trial", kl[:, 0]))
-        record["folds"] = record.folds * 0
-        assert chosen(record, kind) == candidates(kind)[index]
-        given = EXPERIMENT.given({pilot: record})  # no other record is looked at
-        found.append(given.run_task(tiny, Task(method, 0)))
-    name = "density" if "density" in found[0] else "kl"
-    assert not np.allclose(found[0][name], found[1][name])
+        record = xr.Dataset({"kl": (("trial", "checkpoint"), kl), "folds": ("trial", np.zeros(24))})
+        assert chosen(record, OPTIONS[kind]) == OPTIONS[kind][index]
+        found.append(Cells(EXPERIMENT, tiny, {pilot: record}).run(name))
+    variable = "density" if "density" in found[0] else "kl"
+    assert not np.allclose(found[0][variable], found[1][variable])
 
 
 def synthetic(kl, folds):
@@ -254,7 +270,7 @@ def test_folded_pilots_do_not_count_and_a_majority_puts_a_candidate_out():
         },
         {2: [7, 1, 0, 2], 4: [0, 0, 3, 1], 8: [1, 1, 1, 1]},
     )
-    found = merits(record)
+    found = pilot_kl(record)
     assert found.shape == (12, 2)
     assert (found[[2, 8]] == math.inf).all()
     assert found[4].tolist() == [2, 1.5]
@@ -262,18 +278,20 @@ def test_folded_pilots_do_not_count_and_a_majority_puts_a_candidate_out():
     assert (found[7] == math.inf).all()
     assert found[0].tolist() == [5, 5]
     assert best_candidate(record) == 4
-    for kind in KINDS:
-        assert chosen(record, kind) == candidates(kind)[4]
+    for options in OPTIONS.values():
+        assert chosen(record, options) == options[4]
 
 
 # ----------------------------------------------------------------------------------- SteinIS
 
 
+@pytest.mark.slow
 def test_kl_by_the_grid_is_that_of_followers(target, generator):
     """The mean over many runs, each with leaders of its own."""
     curves, _ = follow(
-        target, start(), Setting(0.3, 0.0, 2.0), 15, 1000, (0, 5, 15), generator, (40,), q0_grid()
-    )
+        target, start(), Setting(0.3, 0.0, 2.0), 15, 1000, (0, 5, 15), generator,
+        batch_shape=(40,), grid=q0_grid(),
+    )  # fmt: skip
     difference = curves["kl"] - curves["kl_grid"]
     error = difference.std(0) / 40**0.5
     assert (error < 0.01).all()
@@ -288,7 +306,7 @@ def test_kl_by_the_grid_is_that_of_followers(target, generator):
 def test_kl_by_the_grid_is_that_of_the_density(target, wide_plane, generator):
     """At the start by q0's formula; later q_ℓ by inverse maps, summed over another grid."""
     stages = (0, 4, 12)
-    curves, maps = follow(target, start(), SMALL, 15, 10, stages, generator, (), q0_grid())
+    curves, maps = follow(target, start(), SMALL, 15, 10, stages, generator, grid=q0_grid())
     log_p = target.log_prob(wide_plane.points)
     for stage, kl in zip(stages, curves["kl_grid"], strict=True):
         log_q = density(start(), maps, stage, wide_plane.points)
@@ -343,7 +361,9 @@ def test_a_run_that_leaves_the_range_of_numbers_says_so(target, batch, alpha):
         generator = torch.Generator().manual_seed(seed)
         stages = (0, 1, 2, 3, 4, 5, 6, 20)
         setting = replace(HUGE, alpha=alpha)
-        curves, maps = follow(target, start(), setting, 20, 40, stages, generator, batch, q0_grid())
+        curves, maps = follow(
+            target, start(), setting, 20, 40, stages, generator, batch_shape=batch, grid=q0_grid()
+        )
         assert len(maps) < 20
         assert not any(values.isnan().any() for values in curves.values())
         assert curves["kl"].shape == (*batch, 8)
@@ -378,13 +398,15 @@ def test_components_are_spread_over_their_box(generator):
     assert not torch.allclose(q.means, other.means)
 
 
-@pytest.mark.parametrize("setting", [candidates("adaptive")[i] for i in (1, 10)])
+@pytest.mark.parametrize("setting", [ADAPTIVE[i] for i in (1, 10)])
 def test_kl_of_adaptive_is_by_draws_from_its_proposal(tiny, target, setting, generator):
     scale, n = 0.8, 20_000
     low, high = box(tiny, "main")
     components = together([place(15, scale, low, high, generator) for _ in range(2)])
     plane = around(low, high, scale)
-    curves, averages = adapt(target, components, setting, 20, (0, 40), plane, generator, (2,))
+    curves, averages = adapt(
+        target, components, setting, 20, (0, 40), plane, generator, batch_shape=(2,)
+    )
     assert curves["kl"].shape == curves["kl_last"].shape == (2, 2)
     for i, q in enumerate(averages):
         x = q.sample((2, n), generator)
@@ -424,11 +446,11 @@ def test_no_weights_are_better_than_the_best(tiny, target, generator):
     assert within(ratio.mean() - kl, ratio.std() / 20_000**0.5)
 
 
-def test_optima_are_no_worse_than_what_stochastic_steps_reach(tiny, ready):
+def test_optima_are_no_worse_than_what_stochastic_steps_reach(tiny, cells):
     for scale in ("0.8", "1.2"):
-        reached = ready.run_task(tiny, Task(f"main-adaptive-{scale}", 0))
+        reached = cells.run(f"main-adaptive-{scale}")
         for chunk in range(tiny.n_placements):
-            optimum = ready.run_task(tiny, Task(f"main-optimum-{scale}", chunk))
+            optimum = cells.run(f"main-optimum-{scale}", chunk)
             assert (optimum.gap >= 0).all()
             kl = optimum.kl.sel(objective="reverse-kl").item()
             assert kl < optimum.kl.sel(objective="variance").item()
@@ -437,18 +459,18 @@ def test_optima_are_no_worse_than_what_stochastic_steps_reach(tiny, ready):
             assert (kl <= reached.kl_last.sel(trial=chunk) + 1e-6).all()
 
 
-def test_backward_kl_is_for_the_first_number_of_leaders(tiny, ready):
+def test_backward_kl_is_for_the_first_number_of_leaders(tiny, cells):
     """KL(p‖q) of folded runs is not there: `invertible` tells."""
-    assert "kl_backward" not in ready.run_task(tiny, Task("main-steinis-16", 0))
-    assert "kl_backward" not in ready.run_task(tiny, Task("hard-steinis-12", 0))
+    assert "kl_backward" not in cells.run("main-steinis-16")
+    assert "kl_backward" not in cells.run("hard-steinis-12")
     for chunk in range(tiny.n_repeats):
-        record = ready.run_task(tiny, Task("main-steinis-wide-12", chunk))
+        record = cells.run("main-steinis-wide-12", chunk)
         assert record.invertible.item() in (0, 1)
         assert (record.kl_backward.item() > 0) == (record.invertible.item() == 1)
 
 
-def test_backward_kl_of_adaptive_is_starts_at_equal_weights(tiny, ready, target):
-    record = ready.run_task(tiny, Task("main-adaptive-0.8", 0))
+def test_backward_kl_of_adaptive_is_starts_at_equal_weights(tiny, cells, target):
+    record = cells.run("main-adaptive-0.8")
     for chunk in range(tiny.n_repeats):
         x = exact_draws(tiny, "main", chunk)
         q = placement(tiny, "main", 0.8, chunk)
@@ -461,7 +483,7 @@ def test_backward_kl_of_adaptive_is_starts_at_equal_weights(tiny, ready, target)
 
 def test_population_approaches_the_target(target, wide_plane, generator):
     x = target.sample((4000,), generator)
-    curves, q = population(target, 8, 1000, (1, 3, 12), generator, x)
+    curves, q = population(target, 8, 1000, (1, 3, 12), generator, x=x)
     log_p, log_q = target.log_prob(wide_plane.points), q.log_prob(wide_plane.points)
     y = q.sample((5000,), generator)
     pairs = {
@@ -481,6 +503,7 @@ def test_population_approaches_the_target(target, wide_plane, generator):
 # ---------------------------------------------------------------------- the kernel estimate
 
 
+@pytest.mark.slow
 def test_kernel_estimates_of_zero_are_above_it_and_fall(tiny, target, generator):
     """KL(estimate‖p) by a grid; both estimates with scipy's kernel density."""
     low, high = box(tiny, "main")
@@ -505,8 +528,8 @@ def test_kernel_estimates_of_zero_are_above_it_and_fall(tiny, target, generator)
 
 
 @pytest.mark.parametrize("method", KINDS)
-def test_panels_show_densities(tiny, ready, target, method):
-    panels = ready.run_task(tiny, Task(f"main-panels-{method}", 0))
+def test_panels_show_densities(tiny, cells, target, method):
+    panels = cells.run(f"main-panels-{method}")
     stages = tiny.adaptive_checkpoints if method == "adaptive" else tiny.checkpoints
     assert panels.stage.values.tolist() == [-1, *stages]
     assert panels.density.dims == ("trial", "stage", "x1", "x2")

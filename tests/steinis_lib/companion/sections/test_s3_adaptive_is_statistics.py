@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -34,10 +36,7 @@ def pilots(chosen):
     kl[5], folds[5] = 0.001, [1, 4, 0]  # folds
     kl[7] = np.array(chosen) + np.array([[-0.005], [0.0], [0.005]])
     return xr.Dataset(
-        {
-            "kl": (("trial", "checkpoint"), kl.reshape(36, 4)),
-            "folds": ("trial", folds.reshape(36)),
-        },
+        {"kl": (("trial", "checkpoint"), kl.reshape(36, 4)), "folds": ("trial", folds.reshape(36))},
         coords={"trial": range(36), "checkpoint": STAGES},
     )
 
@@ -49,7 +48,7 @@ def tree():
     refined["kl"][:, 0] = 0.8 * np.exp(rng.standard_normal(300))  # of median 0.8
     refined["kl"][:, 2] = 0.2 * np.exp(0.3 * rng.standard_normal(300))
     refined["kl"][40:50, 2:] = np.inf  # diverged
-    return xr.DataTree.from_dict(
+    whole = xr.DataTree.from_dict(
         {
             "main-pilot-steinis": pilots([0.01] * 4),
             "main-pilot-refine-poor": pilots([0.1, 0.4, 0.2, 0.5]),
@@ -68,6 +67,9 @@ def tree():
             "easy-optimum-0.6": optima(rng, 0.3, 0.1),
         }
     )
+    sizes = {"leaders": [100, 200], "component_scales": [0.3, 0.6, 1.0]}
+    whole.attrs["parameters"] = json.dumps(sizes)
+    return whole
 
 
 def covers(estimate, truth, width):
@@ -110,18 +112,17 @@ def test_at_end_takes_the_mean_at_the_last_checkpoint_or_of_a_single_number(tree
 
 
 def test_the_best_run_is_by_exact_kl_at_the_end(tree):
-    names = [f"main-steinis{family}-{m}" for family in ("", "-wide") for m in (100, 200)]
-    assert sorted(comparison.runs(tree)) == sorted(names)  # no pilots, no refinement
-    assert comparison.runs(tree, "easy") == ["easy-steinis-100", "easy-steinis-wide-100"]
-    assert comparison.best_run(tree) == "main-steinis-wide-100"
-    assert comparison.best_run(tree, "easy") == "easy-steinis-100"
+    families = ("steinis", "steinis-wide")
+    assert comparison.runs(tree) == [(family, m) for family in families for m in (100, 200)]
+    assert comparison.runs(tree, "easy") == [(family, 100) for family in families]
+    assert comparison.best_run(tree) == ("steinis-wide", 100)
+    assert comparison.best_run(tree, "easy") == ("steinis", 100)
 
 
 def test_optima_of_a_target(tree):
-    assert sorted(comparison.optima(tree)) == [f"main-optimum-{s}" for s in ("0.3", "0.6", "1")]
-    assert comparison.optima(tree, "easy") == ["easy-optimum-0.6"]
-    assert covers(comparison.optimum(tree, "main-optimum-0.3"), 0.9, 0.01)
-    assert covers(comparison.optimum(tree, "main-optimum-0.3", "variance"), 0.1, 0.01)
+    assert covers(comparison.optimum(tree, "easy", 0.6), 0.1, 0.01)
+    assert covers(comparison.optimum(tree, "main", 0.3), 0.9, 0.01)
+    assert covers(comparison.optimum(tree, "main", 0.3, "variance"), 0.1, 0.01)
 
 
 def test_early_is_of_the_chosen_candidate_and_after_the_start(tree):

@@ -1,24 +1,27 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
+from cells import Cells
 
 from steinis_lib import ImportanceSample
+from steinis_lib.companion.methods import Reading, Setting, build_steinis
 from steinis_lib.companion.parameters import ParameterError
-from steinis_lib.companion.runner.engine import Task
+from steinis_lib.companion.problems.rbm import random_rbm
+from steinis_lib.companion.runner.experiment import stream
 from steinis_lib.companion.sections.s4_rbm import experiment as rbm
 from steinis_lib.companion.sections.s4_rbm.experiment import (
     CONDITIONS,
+    EXPERIMENT,
     METHODS,
     TUNED,
     RBMPartition,
     candidates,
     initial,
-    pilots,
-    run_task,
-    tasks,
+    label,
     trials,
 )
-from steinis_lib.targets.rbm import random_rbm
 
 TINY = {
     "n_trials": 5,
@@ -39,15 +42,12 @@ TINY = {
 
 @pytest.fixture(scope="module")
 def tiny():
-    return RBMPartition.of_profile("paper", TINY)
+    return Cells(EXPERIMENT, RBMPartition.of_profile("paper", TINY))
 
 
-@pytest.fixture(scope="module")
-def records(tiny):
-    return {task.method: run_task(tiny, task) for task in pilots(tiny)}
-
-
-def test_every_tuned_method_has_the_same_budget(tiny, records):
+@pytest.mark.slow
+def test_every_tuned_method_has_the_same_budget(tiny):
+    records = tiny.all_pilots()
     assert {len(set(candidates(method))) for method in TUNED} == {12}
     assert {name.split("-tuning-")[0] for name in records} == {"standard", "matched"}
     for name, record in records.items():
@@ -61,44 +61,40 @@ def test_every_tuned_method_has_the_same_budget(tiny, records):
     assert abs(leaders / particles - 1) < 0.01  # equal at the sizes that are published
 
 
-def test_tasks_cover_all_trials_once(tiny, records):
-    found = tasks(tiny)
-    assert len(set(found)) == len(found)
-    labels = {t.method for t in found}
-    assert len(labels) == 1 + len(METHODS) * (len(tiny.dims) + len(CONDITIONS) - 1)
+def test_cells_cover_all_trials_once(tiny):
+    first, rest = EXPERIMENT.stages(tiny.parameters)
+    n = len(tiny.parameters.dims)
+    assert len(first) == len(TUNED) * (n + 1)
+    assert len(rest) == 1 + len(METHODS) * (n + len(CONDITIONS) - 1)
     for method in METHODS:
-        numbers = []
-        for t in found:
-            if t.method == f"standard-{method}-2":
-                numbers += run_task(tiny, t, records).trial.values.tolist()
+        numbers = tiny.trials(label("standard", method, 2))
         assert numbers == list(range(4 if method == "hais-10l" else 5))
-    assert trials(tiny, "fixed", "hais-10l") == 3
+    assert trials(tiny.parameters, "fixed", "hais-10l") == 3
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_chunk_is_a_function_of_its_name(tiny, records, method):
-    first, again = (run_task(tiny, Task(f"standard-{method}-3", 0), records) for _ in "ab")
-    assert first.identical(again)
-    assert np.isfinite(first.error.values).all()
+def test_transitions_are_all_at_the_largest_dimension_and_else_the_last(tiny, method):
+    largest = tiny.run(label("standard", method, 3))
+    assert np.isfinite(largest.error.values).all()
     expected = [0] if method == "is" else [3, 8]
-    assert first.transitions.values.tolist() == expected
-    small = run_task(tiny, Task(f"standard-{method}-2", 0), records)
+    assert largest.transitions.values.tolist() == expected
+    small = tiny.run(label("standard", method, 2))
     assert small.transitions.values.tolist() == ([3, 8] if "steinis" in method else expected[-1:])
 
 
-def test_all_methods_meet_the_same_models(tiny, records):
-    def log_z(condition, method, chunk=0):
-        return run_task(tiny, Task(f"{condition}-{method}-3", chunk), records).log_z.values
+def test_all_methods_meet_the_same_models(tiny):
+    def log_z(condition, method):
+        return tiny.run(label(condition, method, 3)).log_z.values
 
     redrawn = log_z("standard", "is")
     assert len(set(redrawn)) == 3
     for condition, method in (("standard", "steinis"), ("standard", "ais"), ("matched", "is")):
         np.testing.assert_array_equal(log_z(condition, method), redrawn)
-    fixed = run_task(tiny, Task("fixed-is-3", 0), records)
+    fixed = tiny.run(label("fixed", "is", 3))
     assert len(set(fixed.log_z.values)) == 1
     assert fixed.model.values.tolist() == [0, 0, 0]
     assert len(set(fixed.error.values.ravel())) == 3  # other particles in each trial
-    second = run_task(tiny, Task("standard-is-3", 1), records)
+    second = tiny.run(label("standard", "is", 3), 1)
     assert second.model.values.tolist() == [3, 4]
     assert not set(second.log_z.values) & set(redrawn)
 
@@ -119,7 +115,8 @@ def test_what_is_measured_of_exact_draws():
     target = random_rbm(4, 3, torch.Generator().manual_seed(5), batch_shape=(2,))
     n = 100_000
     x = target.sample((2, n), torch.Generator().manual_seed(6))
-    found = rbm._measured(target, ImportanceSample(x, target.log_z[:, None].expand(2, n)))
+    sample = ImportanceSample(x, target.log_z[:, None].expand(2, n))
+    found = rbm._measured(target, Reading(0, sample, n))
     for name, exact in (("error", 0.0), ("mean_log_w", 0.0), ("ess", 1.0)):
         torch.testing.assert_close(found[name], torch.full_like(found[name], exact))
     exact = target.covariance.diagonal(dim1=-2, dim2=-1).mean(-1)
@@ -132,10 +129,11 @@ def test_what_is_measured_of_exact_draws():
         assert float(found["in_likeliest"][i]) == float((phi * h > 0).all(-1).double().mean())
 
 
-def test_steinis_reads_the_curve_off_one_run(tiny, records):
-    long = run_task(tiny, Task("standard-steinis-wide-3", 0), records)
+def test_steinis_reads_the_curve_off_one_run(tiny):
+    name = label("standard", "steinis-wide", 3)
+    long = tiny.run(name)
     short = RBMPartition.of_profile("paper", TINY | {"transitions": (3,)})
-    alone = run_task(short, Task("standard-steinis-wide-3", 0), records)
+    alone = Cells(EXPERIMENT, short, tiny.pilots).run(name)
     for name in ("error", "ess", "variance", "leader_variance", "kernel_value"):
         np.testing.assert_array_equal(long[name].sel(transitions=3), alone[name].sel(transitions=3))
     assert (long.n_folds.values == 0).all()
@@ -143,7 +141,7 @@ def test_steinis_reads_the_curve_off_one_run(tiny, records):
 
 
 def test_first_order_determinants_are_off_by_the_square_of_the_step(tiny):
-    found = run_task(tiny, Task("determinants", 1))
+    found = tiny.run(rbm.DETERMINANTS, 1)
     assert found.trial.values.tolist() == [1]
     assert (found.seconds_exact > 0).all() and found.seconds_exact.attrs["units"] == "s"
     bias = np.abs(found.log_w_bias.values[0])
@@ -153,21 +151,20 @@ def test_first_order_determinants_are_off_by_the_square_of_the_step(tiny):
 
 def test_the_determinants_bias_is_of_the_sign_it_says(tiny):
     """Track the same run twice, apart, and compare log Ẑ."""
-    from dataclasses import replace
-
-    from steinis_lib.companion.runner.engine import stream
-
-    target = rbm.models(tiny, "standard", 3, 1, 0)
-    first_order = rbm.steinis(target, rbm.Setting(0.2, 0.0, rbm.CHECK_MULTIPLIER), "first-order")
+    target = rbm.models(tiny.parameters, "standard", 3, 1, 0)
+    first_order = build_steinis(
+        target, initial("standard", target), Setting(0.2, 0.0, rbm.CHECK_MULTIPLIER),
+        n_leaders=15, n_followers=10, determinant="first-order",
+    )  # fmt: skip
     log_z, mean = [], []
     for sampler in (first_order, replace(first_order, determinant="exact")):
-        generator = stream(tiny.seed, rbm.NAME, "determinants", 0)
-        for _ in tiny.determinant_steps:  # the last of them is 0.2
-            state = sampler.init(initial("standard", target), 15, 10, generator, (1,))
+        generator = stream(tiny.parameters.seed, rbm.NAME, "determinants", 0)
+        for _ in tiny.parameters.determinant_steps:  # the last of them is 0.2
+            state = sampler.init(generator, batch_shape=(1,))
         sample = sampler.importance_sample(sampler.run(state, 4))
         log_z.append(float(sample.log_z))
         mean.append(float(sample.log_w.mean()))
-    found = run_task(tiny, Task("determinants", 0)).sel(trial=0, step_size=0.2)
+    found = tiny.run(rbm.DETERMINANTS).sel(trial=0, step_size=0.2)
     assert float(found.log_z_bias) == pytest.approx(log_z[0] - log_z[1], rel=1e-6)
     assert float(found.log_w_bias) == pytest.approx(mean[0] - mean[1], rel=1e-6)
 

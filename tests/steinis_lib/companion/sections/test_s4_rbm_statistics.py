@@ -3,6 +3,7 @@ import pytest
 import xarray as xr
 
 from steinis_lib.companion.sections.s4_rbm import statistics as rbm
+from steinis_lib.companion.sections.s4_rbm.experiment import RBMPartition
 
 
 def group(scale, rng, trials=300, transitions=(50, 100), bias=0.0):
@@ -21,7 +22,9 @@ def tree(**scales):
         for name, scale in scales.items():
             method = name.replace("_", "-")
             groups[f"standard-{method}-{dim}"] = group(scale if dim == 100 else 77.0, rng)
-    return xr.DataTree.from_dict(groups)
+    found = xr.DataTree.from_dict(groups)
+    found.attrs["parameters"] = RBMPartition(dims=(10, 100)).model_dump_json()
+    return found
 
 
 def test_root_mean_square_and_median_against_known_errors():
@@ -48,6 +51,7 @@ def test_ratio_is_over_the_largest_dimension_and_the_common_transitions():
     assert again.value == pytest.approx(np.sqrt(by_hand.prod()))
 
 
+@pytest.mark.slow
 def test_claims_take_the_better_variant():
     data = tree(steinis=30.0, steinis_wide=2.0, hais_1l=1.0, ais=9.0, ais_unadjusted=6.0)
     assert rbm.steinis_to_hais(data).value == pytest.approx(2, rel=0.1)

@@ -4,25 +4,24 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from cells import Cells
 
 from steinis_lib.companion.parameters import ParameterError
-from steinis_lib.companion.runner.engine import Task
+from steinis_lib.companion.problems.decoder import DecoderPosterior
 from steinis_lib.companion.sections.s5_likelihood import experiment
 from steinis_lib.companion.sections.s5_likelihood.experiment import (
-    CELLS,
+    CONDITIONS,
+    EXPERIMENT,
     METHODS,
     TUNED,
     VAELikelihood,
     candidates,
     initial,
-    pilots,
+    label,
     problem,
-    run_task,
-    tasks,
 )
 from steinis_lib.companion.vae import networks as vae
 from steinis_lib.companion.vae.networks import VAE, Decoder, Encoder
-from steinis_lib.targets.decoder import DecoderPosterior
 
 F32 = torch.float32
 TINY = {
@@ -45,15 +44,12 @@ TINY = {
 
 @pytest.fixture(scope="module")
 def tiny():
-    return VAELikelihood.of_profile("paper", TINY)
+    return Cells(EXPERIMENT, VAELikelihood.of_profile("paper", TINY))
 
 
-@pytest.fixture(scope="module")
-def records(tiny):
-    return {task.method: run_task(tiny, task) for task in pilots(tiny)}
-
-
-def test_every_tuned_method_has_the_same_budget(records):
+@pytest.mark.slow
+def test_every_tuned_method_has_the_same_budget(tiny):
+    records = tiny.all_pilots()
     assert {len(set(candidates(method))) for method in TUNED} == {12}
     assert {name.split("-tuning-")[0] for name in records} == {"prior", "encoder"}
     for name, record in records.items():
@@ -63,25 +59,21 @@ def test_every_tuned_method_has_the_same_budget(records):
         assert set(record.gradients.values.ravel()) == {2 * cost}, name
 
 
-def test_tasks_cover_all_images_once(tiny, records):
-    found = tasks(tiny)
-    assert len(set(found)) == len(found)
-    expected = {"truth-20", "bounds-20"} | {f"{c}-{m}-20" for c in CELLS for m in METHODS}
-    assert {t.method for t in found} == expected
-    for label, count in (
+@pytest.mark.slow
+def test_cells_cover_all_images_once(tiny):
+    first, rest = EXPERIMENT.stages(tiny.parameters)
+    assert len(first) == len(TUNED) * 2
+    expected = {"truth-20", "bounds-20"} | {f"{c}-{m}-20" for c in CONDITIONS for m in METHODS}
+    assert {cell.label for cell in rest} == expected
+    for name, count in (
         ("prior-is", 3), ("prior-hais-10l", 2), ("simulated-ais", 2), ("truth", 3), ("bounds", 2)
     ):  # fmt: skip
-        numbers = []
-        for task in found:
-            if task.method == f"{label}-20":
-                numbers += run_task(tiny, task, records).trial.values.tolist()
-        assert numbers == list(range(count)), label
+        assert tiny.trials(f"{name}-20") == list(range(count)), name
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_chunk_is_a_function_of_its_name(tiny, records, method):
-    first, again = (run_task(tiny, Task(f"prior-{method}-20", 0), records) for _ in "ab")
-    assert first.identical(again)
+def test_transitions_costs_and_tolerances_are_stored(tiny, method):
+    first = tiny.run(label("prior", method, 20))
     assert np.isfinite(first.log_z.values).all()
     points = [0] if method == "is" else [2] if method == "hais-10l" else [2, 5]
     assert first.transitions.values.tolist() == points
@@ -94,24 +86,22 @@ def test_a_chunk_is_a_function_of_its_name(tiny, records, method):
     )
 
 
-def test_cells_differ_in_what_they_say(tiny, records):
-    model = vae.bundled(20)
-    images, latents = problem(tiny, model, "prior", [0, 2])
+def test_conditions_differ_in_what_they_say(tiny):
+    model, p = vae.bundled(20), tiny.parameters
+    images, latents = problem(p, model, "prior", [0, 2])
     assert latents is None
-    assert torch.equal(images, problem(tiny, model, "encoder", [0, 2])[0])
-    assert torch.equal(images[1:], problem(tiny, model, "prior", [2])[0])
-    drawn, latents = problem(tiny, model, "simulated", [1])
+    assert torch.equal(images, problem(p, model, "encoder", [0, 2])[0])
+    assert torch.equal(images[1:], problem(p, model, "prior", [2])[0])
+    drawn, latents = problem(p, model, "simulated", [1])
     assert drawn.shape == (1, 784) and latents.shape == (1, 20)
     assert set(drawn.unique().tolist()) == {0.0, 1.0}
-    prior, encoder = (initial(model, cell, images) for cell in ("prior", "encoder"))
+    prior, encoder = (initial(model, name, images) for name in ("prior", "encoder"))
     assert torch.equal(prior.scale_tril, torch.eye(20, dtype=F32))
     mean, log_var = model.encoder(images)
     assert torch.equal(encoder.mean, mean)
     variances = (encoder.scale_tril @ encoder.scale_tril.mT).diagonal(dim1=-2, dim2=-1)
     torch.testing.assert_close(variances, log_var.exp())
-    by_prior, by_encoder = (
-        run_task(tiny, Task(f"{cell}-is-20", 0), records).log_z.values for cell in CELLS[:2]
-    )
+    by_prior, by_encoder = (tiny.run(label(name, "is", 20)).log_z.values for name in CONDITIONS[:2])
     assert (by_encoder > by_prior + 10).all()  # five draws from the prior find nothing
 
 
@@ -159,7 +149,7 @@ def one_latent(monkeypatch):
         "transitions_long": (10,), "truth_chains": 100, "truth_transitions": 100,
     }  # fmt: skip
     p = VAELikelihood.of_profile("paper", TINY | sizes)
-    return p, model, {t.method: run_task(p, t) for t in pilots(p)}
+    return Cells(EXPERIMENT, p), model
 
 
 @pytest.mark.parametrize(
@@ -167,23 +157,24 @@ def one_latent(monkeypatch):
 )
 def test_estimates_are_unbiased(one_latent, method):
     """The mean of Ẑ/Z over images and particles is 1, in sigma units, for every unbiased method."""
-    p, model, records = one_latent
-    images, _ = problem(p, model, "prior", range(40))
-    found = run_task(p, Task(f"prior-{method}-1", 0), records)
+    cells, model = one_latent
+    images, _ = problem(cells.parameters, model, "prior", range(40))
+    found = cells.run(label("prior", method, 1))
     ratio = np.exp(found.log_z.values[:, -1] - quadrature(model, images).numpy())
     assert abs(ratio.mean() - 1) < 4 * ratio.std(ddof=1) / math.sqrt(40)
     assert ratio.std() < 0.5
 
 
+@pytest.mark.slow
 def test_long_runs_and_bounds_enclose_the_truth(one_latent):
-    p, model, records = one_latent
-    images, _ = problem(p, model, "prior", range(40))
-    truth = run_task(p, Task("truth-1", 0), records)
+    cells, model = one_latent
+    images, _ = problem(cells.parameters, model, "prior", range(40))
+    truth = cells.run("truth-1")
     error = truth.log_z.values - quadrature(model, images).numpy()
     assert np.abs(error / np.maximum(truth.standard_error.values, 1e-4)).max() < 4.5
-    drawn, _ = problem(p, model, "simulated", range(40))
+    drawn, _ = problem(cells.parameters, model, "simulated", range(40))
     exact = quadrature(model, drawn).numpy()
-    bounds = run_task(p, Task("bounds-1", 0), records)
+    bounds = cells.run("bounds-1")
     for gap in (exact - bounds.lower.values, bounds.upper.values - exact):
         assert gap.mean() > -4 * gap.std(ddof=1) / math.sqrt(40)
         assert gap.mean() < 0.05

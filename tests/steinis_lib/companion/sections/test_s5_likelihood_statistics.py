@@ -3,6 +3,7 @@ import pytest
 import xarray as xr
 
 from steinis_lib.companion.sections.s5_likelihood import statistics as vae
+from steinis_lib.companion.sections.s5_likelihood.experiment import VAELikelihood
 
 TRUTH = np.linspace(-120, -60, 12)
 
@@ -30,7 +31,9 @@ def tree(spread=0.0, **found):
             factor = 1000.0 if d == 10 else 1.0  # the claims do not look at d = 10
             groups[f"prior-{method}-{d}"] = group(error * factor, rng, spread=spread)
             groups[f"simulated-{method}-{d}"] = group(error, rng, transitions=(100,))
-    return xr.DataTree.from_dict(groups)
+    found = xr.DataTree.from_dict(groups)
+    found.attrs["parameters"] = VAELikelihood().model_dump_json()
+    return found
 
 
 def test_errors_are_against_the_truth_of_the_same_image():
@@ -71,6 +74,7 @@ def test_claims_take_the_better_variant():
     assert vae.ten_ahead(data).value == pytest.approx(2)
 
 
+@pytest.mark.slow
 def test_intervals_cover():
     hits = 0
     for seed in range(40):

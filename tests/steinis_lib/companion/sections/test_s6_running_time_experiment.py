@@ -7,18 +7,17 @@ import torch
 
 from steinis_lib.companion.counting import Counted
 from steinis_lib.companion.parameters import ParameterError
-from steinis_lib.companion.runner.engine import Task
+from steinis_lib.companion.runner.experiment import compute_chunk
 from steinis_lib.companion.sections.s6_running_time import cost_growth
 from steinis_lib.companion.sections.s6_running_time import experiment as running_time
 from steinis_lib.companion.sections.s6_running_time.cost_growth import GROWTH, over_sizes
 from steinis_lib.companion.sections.s6_running_time.experiment import (
+    EXPERIMENT,
     METHODS,
     RunningTime,
-    run_task,
-    tasks,
     timed_run,
 )
-from steinis_lib.companion.verification import differences
+from steinis_lib.companion.verification import choose_chunks, differences
 
 TINY = {
     "latent_dims": (20,),
@@ -53,36 +52,40 @@ def clock(monkeypatch):
         monkeypatch.setattr(module, "time", ticking)
 
 
+def run(p, label, trial):
+    """Compute one trial, which is a chunk, as the engine does."""
+    (cell,) = (cell for cell in EXPERIMENT.cells(p) if cell.label == label)
+    return compute_chunk(cell, p, EXPERIMENT.chunks(p, cell)[trial])
+
+
 def test_each_trial_is_a_chunk_and_verification_looks_at_each_label(tiny):
-    found = tasks(tiny)
-    assert len(set(found)) == len(found) == 2 * (1 + len(LABELS))
-    assert {t.method for t in found} == {"table-20"} | LABELS
-    for label in ("table-20", *LABELS):
-        assert [t.chunk for t in found if t.method == label] == [0, 1]
-    paper = tasks(RunningTime.of_profile("paper"))
-    assert {t.method for t in paper} == {"table-10", "table-20", "table-50"} | LABELS
-    picked = choose_chunks(running_time.EXPERIMENT, RunningTime.of_profile("paper"), seed=3)
-    assert len(picked) == 1 + len(LABELS)
+    pilots, cells = EXPERIMENT.stages(tiny)
+    assert pilots == [] and {cell.label for cell in cells} == {"table-20"} | LABELS
+    assert all(len(EXPERIMENT.chunks(tiny, cell)) == cell.n_trials == 2 for cell in cells)
+    paper = RunningTime.of_profile("paper")
+    labels = {cell.label for cell in EXPERIMENT.cells(paper)}
+    assert labels == {"table-10", "table-20", "table-50"} | LABELS
+    assert len(choose_chunks(EXPERIMENT, paper, seed=3)) == 1 + len(LABELS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", ["table-20", *sorted(LABELS)])
-def test_all_but_the_times_is_a_function_of_the_chunks_name(tiny, label):
-    first, again = (run_task(tiny, Task(label, 1)) for _ in "ab")
+def test_a_trial_has_positive_times_and_says_what_it_ran_on(tiny, label):
+    first, other = (run(tiny, label, trial) for trial in (1, 0))
     timed = [name for name, v in first.data_vars.items() if v.attrs.get("units") == "s"]
     assert timed == ["seconds"]
-    assert first.drop_vars(timed).identical(again.drop_vars(timed))
     assert len(first.data_vars) > 1 and all(np.isfinite(v).all() for v in first.data_vars.values())
     assert (first.seconds > 0).all()
     assert first.trial.values.tolist() == [1]
     assert first.threads.values.tolist() == [torch.get_num_threads()]
-    other = run_task(tiny, Task(label, 0))
     checked = "mean_log_w" if label == "table-20" else "outcome"
     assert (first[checked].values != other[checked].values).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", ["table-20", *sorted(LABELS)])
 def test_verification_ignores_times_and_threads_but_sees_other_work(tiny, label):
-    stored, fresh = (run_task(tiny, Task(label, 0)) for _ in "ab")
+    stored, fresh = (run(tiny, label, 0) for _ in "ab")
     stored["seconds"] = stored.seconds * 7
     stored["threads"] = stored.threads + 5
     assert differences(stored, fresh) == []
@@ -98,7 +101,7 @@ def test_verification_ignores_times_and_threads_but_sees_other_work(tiny, label)
 
 
 def test_evaluations_are_those_that_algorithms_need(tiny):
-    found = run_task(tiny, Task("table-20", 0)).isel(trial=0)
+    found = run(tiny, "table-20", 0).isel(trial=0)
     assert found.method.values.tolist() == list(METHODS)
     expected = {"steinis": 7, "steinis-exact": 7, "hais-1l": 5, "hais-10l": 50, "ais": 5}
     for name, each in expected.items():
@@ -128,6 +131,7 @@ def test_the_clock_runs_during_the_transitions_alone(tiny, monkeypatch):
     assert events == ["log_prob_and_score", "clock", *trajectory * 2, "clock"]
 
 
+@pytest.mark.slow
 def test_methods_take_turns_in_an_order_that_shifts(tiny, monkeypatch):
     calls = []
     original = running_time.timed_run
@@ -137,9 +141,10 @@ def test_methods_take_turns_in_an_order_that_shifts(tiny, monkeypatch):
         return original(p, method, dim, n_images, k, generator)
 
     monkeypatch.setattr(running_time, "timed_run", note)
+    more = tiny.model_copy(update={"n_trials": len(METHODS)})
     for trial in range(len(METHODS)):
         calls.clear()
-        run_task(tiny, Task("table-20", trial))
+        run(more, "table-20", trial)
         warm, timed = calls[: len(METHODS)], calls[len(METHODS) :]
         assert warm == [(name, 1) for name in METHODS]
         order = METHODS[trial:] + METHODS[:trial]
@@ -148,8 +153,8 @@ def test_methods_take_turns_in_an_order_that_shifts(tiny, monkeypatch):
 
 def test_seconds_are_stored_where_they_belong(tiny, clock):
     """With a clock that ticks once a reading, each run takes a second."""
-    assert (run_task(tiny, Task("table-20", 0)).seconds == 1).all()
-    assert (run_task(tiny, Task("growth-dim", 0)).seconds == 0.5).all()  # for one of two
+    assert (run(tiny, "table-20", 0).seconds == 1).all()
+    assert (run(tiny, "growth-dim", 0).seconds == 0.5).all()  # for one of two
 
 
 def test_the_second_of_two_timings_counts():
@@ -177,18 +182,20 @@ def test_a_growth_varies_one_size_alone():
 def test_growth_does_the_work_that_it_says(monkeypatch):
     """The sizes and the kind of determinant that SteinIS gets are those of the growth."""
     seen = []
-    original = cost_growth.steinis
+    original = cost_growth.build_steinis
 
-    def note(target, setting, determinant):
-        sampler = original(target, setting, determinant)
-        seen.append((sampler, target.dim, determinant))
-        return sampler
+    def note(target, q0, setting, **sizes):
+        seen.append({"dim": target.dim, **sizes})
+        return original(target, q0, setting, **sizes)
 
-    monkeypatch.setattr(cost_growth, "steinis", note)
+    monkeypatch.setattr(cost_growth, "build_steinis", note)
     g = torch.Generator().manual_seed(0)
     for label, size in (("growth-exact", 3), ("growth-dim", 4)):
-        cost_growth.transitions(GROWTH[label], size, 1, g)
-    assert [(d, kind) for _, d, kind in seen] == [(3, "exact"), (4, "first-order")]
+        cost_growth.time_transitions(GROWTH[label], size, 1, g)
+    assert seen == [
+        {"dim": 3, "n_leaders": 16, "n_followers": 32, "determinant": "exact"},
+        {"dim": 4, "n_leaders": 300, "n_followers": 300, "determinant": "first-order"},
+    ]
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,10 @@ import pytest
 import xarray as xr
 
 from steinis_lib.companion import claims
+from steinis_lib.companion.sections.s6_running_time import SECTION
 from steinis_lib.companion.sections.s6_running_time import statistics as summary
 from steinis_lib.companion.sections.s6_running_time.cost_growth import GROWTH
+from steinis_lib.companion.sections.s6_running_time.experiment import RunningTime
 
 PAPER_RATIOS = {
     "steinis": (1.4224, 1.0129, 1.0216),
@@ -157,7 +159,7 @@ def test_the_formula_by_hand():
 def test_sizes_of_the_paper_profile_let_one_term_lead():
     """There the formula's own exponents are those of its terms."""
     expected = {"growth-leaders": 2, "growth-followers": 1, "growth-exact": 3, "growth-dim": 1}
-    paper = claims.EXPERIMENTS["running-time"].parameters.of_profile("paper")
+    paper = RunningTime.of_profile("paper")
     for label, exponent in expected.items():
         sizes = np.array(getattr(paper, GROWTH[label].sizes))
         assert summary.formula_exponent(label, sizes) == pytest.approx(exponent, abs=0.05)
@@ -175,7 +177,7 @@ def test_sizes_of_the_paper_profile_let_one_term_lead():
     ],
 )
 def test_the_formulas_verdict_follows_the_largest_difference(powers, difference, verdict):
-    found = claims.STATISTICS["cost-formula"](tree(powers=powers))
+    found = SECTION.statistics["cost-formula"](tree(powers=powers))
     assert found.value == pytest.approx(difference, abs=0.08)
     assert found.high - found.low < 0.15
     if difference != 1.0:  # that is an end of a range
@@ -186,13 +188,14 @@ def test_the_formulas_verdict_follows_the_largest_difference(powers, difference,
 
 
 def verdict_of(name, data):
-    return LEDGER[name].judge(claims.STATISTICS[name](data))
+    return LEDGER[name].judge(SECTION.statistics[name](data))
 
 
 def of(ratios):
     return tree(**{name.replace("-", "_"): values for name, values in ratios.items()})
 
 
+@pytest.mark.slow
 def test_a_result_like_the_papers_reproduces_all_its_ratios():
     data = of(PAPER_RATIOS)
     assert len(LEDGER) == 11
@@ -203,6 +206,7 @@ def test_a_result_like_the_papers_reproduces_all_its_ratios():
             assert by_table == pytest.approx(value, abs=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("i", [0, 1, 2])
 @pytest.mark.parametrize("method", list(PAPER_RATIOS))
 def test_each_ratio_can_fail_at_each_dimension_alone(method, i):

@@ -3,26 +3,25 @@ import math
 import numpy as np
 import pytest
 import torch
+import xarray as xr
 
-from steinis_lib import Gaussian, GaussianMixture, LogProb
+from steinis_lib import Gaussian, GaussianMixture, LogProb, SteinIS
+from steinis_lib.companion.counting import Counted
 from steinis_lib.companion.parameters import ParameterError
-from steinis_lib.companion.runner.engine import Task, stream
+from steinis_lib.companion.problems.decoder import DecoderPosterior
+from steinis_lib.companion.runner.experiment import compute_chunk, stream, with_pilots
 from steinis_lib.companion.sections.s2_mixtures import experiment as gmm_estimation
 from steinis_lib.companion.sections.s3_adaptive_is import problem as adaptive_problem
 from steinis_lib.companion.sections.s4_rbm import experiment as rbm_partition
 from steinis_lib.companion.sections.s5_likelihood import experiment as vae_likelihood
-from steinis_lib.companion.sections.s7_extensions import experiment as beyond
-from steinis_lib.companion.sections.s7_extensions import methods
-from steinis_lib.companion.sections.s7_extensions.experiment import (
-    IMAGE_VARIANTS,
-    Beyond,
-    pilots,
-    run_task,
-    tasks,
-)
+from steinis_lib.companion.sections.s7_extensions import images, modes, plane
+from steinis_lib.companion.sections.s7_extensions.experiment import EXPERIMENT
+from steinis_lib.companion.sections.s7_extensions.hais_run import HAISRun
 from steinis_lib.companion.sections.s7_extensions.images import ENDS, hybrids
+from steinis_lib.companion.sections.s7_extensions.other_scores import run_annealed
+from steinis_lib.companion.sections.s7_extensions.settings import IMAGE_VARIANTS, Beyond
 from steinis_lib.companion.vae import networks as vae
-from steinis_lib.targets.decoder import DecoderPosterior
+from steinis_lib.importance import ImportanceSample
 from steinis_lib.targets.mixtures import FullCovarianceMixture
 
 TINY = {
@@ -57,64 +56,108 @@ def tiny():
     return Beyond.of_profile("paper", TINY)
 
 
-@pytest.fixture(scope="module")
-def records(tiny):
-    return {task.method: run_task(tiny, task) for task in pilots(tiny)}
+def run(p, label, number=0, records=None):
+    """Compute a chunk of a cell, as the engine does."""
+    (cell,) = (cell for cell in EXPERIMENT.cells(p) if cell.label == label)
+    chunk = EXPERIMENT.chunks(p, cell)[number]
+    return compute_chunk(cell, p, with_pilots(cell, chunk, records or {}))
 
 
-def test_tasks_are_all_variants_of_all_problems(tiny, records):
-    found = tasks(tiny)
-    assert len(set(found)) == len(found)
-    expected = {f"warped-{v}" for v in methods.WARPED} | {"rbm-5"}
-    expected |= {f"{m}-{v}" for m in ("easy", "hard") for v in methods.MIXTURES}
-    expected |= {f"vae-{v}-10" for v in ("truth", *IMAGE_VARIANTS)}
-    assert {t.method for t in found} == expected
-    assert set(records) == {"vae-tuning-hais-10", "vae-tuning-bridge-10"}
-    for label, count in (("warped-pool", 2), ("easy-mixture", 7), ("rbm-5", 2), ("vae-flow-10", 3)):
-        numbers = []
-        for task in found:
-            if task.method == label:
-                numbers += run_task(tiny, task, records).trial.values.tolist()
-        assert numbers == list(range(count)), label
+@pytest.fixture
+def records():
+    """Results of pilots in which the last candidate but one is the best."""
+    found = {}
+    for kind in ENDS:
+        merit = np.zeros((1, len(hybrids(kind, 10))))
+        merit[0, -2] = 1.0
+        found[f"vae-tuning-{kind}-10"] = xr.Dataset({"merit": (("trial", "candidate"), merit)})
+    return found
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ENDS)
+def test_pilots_judge_all_candidates_by_the_standard_error(tiny, kind, monkeypatch):
+    errors, (cls,) = [], {type(h.end) for h in hybrids(kind, 10)}
+    real = cls.finish
+
+    def spy(end, posterior, q, evaluations, generator):
+        found = real(end, posterior, q, evaluations, generator)
+        errors.append((posterior.images.shape[0], found["standard_error"]))
+        return found
+
+    monkeypatch.setattr(cls, "finish", spy)
+    merit = run(tiny, f"vae-tuning-{kind}-10").merit
+    assert merit.dims == ("trial", "candidate") and merit.tolerance == 0.1
+    assert all(n == 2 * 4 == len(e) for n, e in errors)  # pilot images, four times each
+    expected = [-float(e.mean()) for _, e in errors]
+    assert merit.values.tolist() == [pytest.approx(expected)] and len(expected) == 12
+    assert max(expected) < 0 and np.isfinite(expected).all()
+
+
+def test_cells_are_all_variants_of_all_problems(tiny):
+    pilots, cells = EXPERIMENT.stages(tiny)
+    counts = {f"warped-{v}": 2 for v in plane.ON_WARPED} | {"rbm-5": 2}
+    counts |= {f"{m}-{v}": 7 for m in ("easy", "hard") for v in plane.ON_MIXTURES}
+    counts |= {f"vae-{v}-10": 3 for v in ("truth", *IMAGE_VARIANTS)}
+    assert {cell.label: cell.n_trials for cell in cells} == counts
+    assert {cell.label for cell in pilots} == {"vae-tuning-hais-10", "vae-tuning-bridge-10"}
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "label",
-    [*(f"warped-{v}" for v in methods.WARPED), *(f"hard-{v}" for v in methods.MIXTURES), "rbm-5",
+    [*(f"warped-{v}" for v in plane.ON_WARPED), *(f"hard-{v}" for v in plane.ON_MIXTURES), "rbm-5",
      *(f"vae-{v}-10" for v in ("truth", *IMAGE_VARIANTS))],
 )  # fmt: skip
-def test_a_chunk_is_a_function_of_its_name(tiny, records, label):
-    first, again = (run_task(tiny, Task(label, 0), records) for _ in "ab")
-    assert first.drop_vars("seconds").identical(again.drop_vars("seconds"))
-    assert all(np.isfinite(first[n].values).all() for n in first.data_vars if n != "pareto_k")
-    assert first.seconds.attrs["units"] == "s"
+def test_all_numbers_of_a_chunk_are_finite(tiny, records, label):
+    found = run(tiny, label, 0, records)
+    assert all(np.isfinite(found[n].values).all() for n in found.data_vars if n != "pareto_k")
+    assert found.seconds.attrs["units"] == "s"
 
 
 @pytest.fixture
 def seen(monkeypatch):
     """The targets that variants in the plane are run on."""
-    targets, real = [], methods.in_the_plane
+    targets, real = [], plane.run_variant
 
-    def spy(target, *arguments):
+    def spy(variant, target, *arguments, **settings):
         targets.append(target)
-        return real(target, *arguments)
+        return real(variant, target, *arguments, **settings)
 
-    monkeypatch.setattr(methods, "in_the_plane", spy)
+    monkeypatch.setattr(plane, "run_variant", spy)
     return targets
 
 
 def test_mixtures_are_those_of_section_2(tiny, seen):
-    run_task(tiny, Task("hard-mixture", 1))
+    found = run(tiny, "hard-mixture", 1)
+    assert found.trial.values.tolist() == [4, 5, 6] and found.sizes["trial"] == 3
     theirs = gmm_estimation.GMMEstimation()
-    for chunk, target in enumerate(seen):  # trials 4 to 6 are in the section's chunks 0 and 1
+    for chunk, target in enumerate(seen):  # these trials are in the section's chunks 0 and 1
         generator = stream(theirs.seed, gmm_estimation.NAME, "hard-targets", chunk)
         expected = gmm_estimation.mixtures(theirs, "hard", 5, generator)
         assert torch.equal(target.means, expected.means)
     assert len(seen) == 2
 
 
+def test_errors_are_those_of_the_mixture_of_the_same_number(tiny, monkeypatch):
+    """A variant that returns exact draws, many of them: errors are small for each trial."""
+
+    def exact(variant, target, q0, sizes, n, generator, *, batch_shape):
+        x = target.sample((*batch_shape, 40_000), generator)
+        none = torch.zeros(batch_shape, dtype=torch.int64)
+        costs = dict.fromkeys(("scores", "densities", "folds", "seconds"), none)
+        return ImportanceSample(
+            x, torch.arange(float(len(x))).unsqueeze(-1).expand(-1, 40_000)
+        ), costs
+
+    monkeypatch.setattr(plane, "run_variant", exact)
+    found = run(tiny, "easy-pool", 1)
+    assert (abs(found.error) < 0.1).all()
+    assert found.log_z.values.tolist() == pytest.approx([4.0, 0.0, 1.0])  # the places of 4, 5, 6
+
+
 def test_the_bent_mixture_is_that_of_section_3(tiny, seen):
-    run_task(tiny, Task("warped-fixed", 0))
+    run(tiny, "warped-fixed")
     expected = adaptive_problem.warped(adaptive_problem.AdaptiveComparison(), "main")
     x = torch.randn(9, 2, generator=torch.Generator().manual_seed(0))
     assert torch.equal(seen[0].log_prob(x), expected.log_prob(x))
@@ -124,14 +167,14 @@ def test_models_are_those_of_section_4(monkeypatch):
     """Trial 7 of the section is the third model of its second chunk."""
     p = Beyond.of_profile("paper", TINY | {"rbm_trials": 8})
     seen = []
-    real = methods.at_modes
+    real = modes.at_modes
 
     def spy(counted, *arguments):
         seen.append(counted.target)
         return real(counted, *arguments)
 
-    monkeypatch.setattr(methods, "at_modes", spy)
-    found = run_task(p, Task("rbm-5", 7))
+    monkeypatch.setattr(modes, "at_modes", spy)
+    found = run(p, "rbm-5", 7)
     theirs = rbm_partition.RBMPartition()
     expected = rbm_partition.models(theirs, "standard", 5, theirs.trials_per_chunk, 1)
     assert torch.equal(seen[0].coupling, expected.coupling[2])
@@ -140,13 +183,15 @@ def test_models_are_those_of_section_4(monkeypatch):
     )
 
 
-def test_images_are_those_of_section_5(tiny):
+def test_images_are_those_of_section_5():
     model = vae.bundled(10)
-    images, _ = vae_likelihood.problem(vae_likelihood.VAELikelihood(), model, "prior", range(1, 3))
-    posterior = beyond._posterior(tiny, 10, range(1, 3), 3)
+    expected, _ = vae_likelihood.problem(
+        vae_likelihood.VAELikelihood(), model, "prior", range(1, 3)
+    )
+    posterior = images.posterior_of(10, range(1, 3), 3)
     assert posterior.images.shape == (6, 784)
-    assert torch.equal(posterior.images[[0, 1, 2]], images[[0]].expand(3, -1))
-    assert torch.equal(posterior.images[3:], images[[1]].expand(3, -1))
+    assert torch.equal(posterior.images[[0, 1, 2]], expected[[0]].expand(3, -1))
+    assert torch.equal(posterior.images[3:], expected[[1]].expand(3, -1))
 
 
 def test_evaluations_for_an_image_stay_within_the_budget(tiny, records, monkeypatch):
@@ -164,21 +209,26 @@ def test_evaluations_for_an_image_stay_within_the_budget(tiny, records, monkeypa
         monkeypatch.setattr(DecoderPosterior, name, counted)
     for variant in IMAGE_VARIANTS:
         spent = 0
-        run_task(tiny, Task(f"vae-{variant}-10", 1), records)  # one image, two runs
+        run(tiny, f"vae-{variant}-10", 1, records)  # one image, two runs
         assert 0.9 * 2 * 1200 < spent <= 2 * 1200, variant
 
 
 def test_evaluations_of_the_rbm_are_counted(tiny):
-    found = run_task(tiny, Task("rbm-5", 0)).isel(trial=0)
+    found = run(tiny, "rbm-5").isel(trial=0)
     parts = sum(int(found[n]) for n in ("exploring", "climbing", "fitting", "weighing"))
     assert int(found.evaluations) == parts + 200
-    assert int(found.exploring) == methods.EXPLORERS * (20 + 1)
-    n_transitions, n_leapfrog, _ = methods.ANNEAL_MODES
-    chains = methods.ANNEALED * (n_transitions * n_leapfrog + 1)
+    assert int(found.exploring) == modes.N_EXPLORERS * (20 + 1)
+    annealing = modes.ANNEALING
+    chains = modes.N_CHAINS * (annealing.n_transitions * annealing.n_leapfrog + 1)
     assert int(found.evaluations_annealed) == parts + chains
-    n_transitions, n_leapfrog, _ = methods.BRIDGE_MODES
-    chains = methods.ANNEALED * n_transitions * n_leapfrog
+    chains = modes.N_CHAINS * modes.BRIDGE_TRANSITIONS * modes.BRIDGE_LEAPFROGS
     assert int(found.evaluations_bridged) == parts + 200 + chains
+
+
+def test_evaluations_of_an_annealing_run_are_those_that_are_made(skewed, wide, generator):
+    counted = Counted(skewed)
+    _, calls = HAISRun(4, 3, 0.2).run(counted, wide, 20, generator, batch_shape=(5,))
+    assert 5 * calls == counted.n == 5 * 20 * (4 * 3 + 1)
 
 
 @pytest.mark.parametrize("kind", ENDS)
@@ -195,7 +245,7 @@ def test_candidates_say_what_they_use():
     assert bridge.used(4000) == 900 + 1033 + 20 * 50 * 2
 
 
-@pytest.mark.parametrize("variant", methods.WARPED)
+@pytest.mark.parametrize("variant", plane.ON_WARPED)
 def test_weights_are_exact(variant):
     """The mean of Ẑ over independent runs is Z = 1, in sigma units."""
     sizes = {"n_leaders": 60, "n_pool": 200, "n_components": 8, "n_draws": 600, "n_iterations": 5}
@@ -204,7 +254,9 @@ def test_weights_are_exact(variant):
     wide = adaptive_problem.start()
     wide = type(wide)(wide.mean, 1.5 * wide.scale_tril)
     generator = stream(0, "test", variant, 0)
-    sample, costs = methods.in_the_plane(target, wide, variant, p.plane, 300, generator, (60,))
+    sample, costs = plane.run_variant(
+        variant, target, wide, p.plane, 300, generator, batch_shape=(60,)
+    )
     z = sample.log_z.exp().numpy()
     assert int(costs["folds"].sum()) == 0
     assert abs(z.mean() - 1) < 4 * z.std(ddof=1) / math.sqrt(60)
@@ -224,20 +276,33 @@ def test_nonsense_is_refused(given, message):
         Beyond.of_profile("quick", given)
 
 
-def test_annealed_leaders_differ_from_fixed_ones_in_the_first_half_alone():
+def test_annealed_leaders_differ_from_fixed_ones_in_the_first_half_alone(monkeypatch):
+    """One transition from each state of a plain run, with the sampler of either variant."""
     target = adaptive_problem.warped(adaptive_problem.AdaptiveComparison(), "main")
     q0, sizes = adaptive_problem.start(), Beyond.of_profile("paper", TINY).plane
-    fixed, annealed = (methods._sampler(target, q0, v, sizes) for v in ("fixed", "annealed"))
-    assert (annealed.kernel, annealed.step_size) == (fixed.kernel, fixed.step_size)
-    state = fixed.init(q0, 10, 5, torch.Generator().manual_seed(1))
+    samplers, real = [], SteinIS.init
+
+    def spy(sampler, *arguments, **settings):
+        samplers.append(sampler)
+        return real(sampler, *arguments, **settings)
+
+    monkeypatch.setattr(SteinIS, "init", spy)
+    for variant in ("fixed", "annealed"):
+        plane.run_variant(
+            variant, target, q0, sizes, 5, torch.Generator().manual_seed(1), batch_shape=(1,)
+        )
+    fixed, annealed = samplers
+    assert fixed == annealed
+    state = fixed.init(torch.Generator().manual_seed(1))
     for t in range(sizes.n_transitions):  # 4
-        s, info = fixed.step(state)
-        other, _ = annealed.step(state)
-        assert torch.equal(s.followers, other.followers) == (t >= 1), t
-        state = s
+        after, _ = fixed.step(state)
+        other = run_annealed(annealed, state, 1, plane.half_schedule(sizes))
+        assert torch.equal(after.followers, other.followers) == (t >= 1), t
+        state = after
 
 
-@pytest.mark.parametrize("variant", methods.MIXTURES)
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", [*plane.ON_MIXTURES, "fixed", "sobol", "reused", "annealed"])
 def test_evaluations_in_the_plane_are_counted(tiny, skewed, wide, variant):
     """Each kind of call, for one problem, at a target that counts them."""
     calls = {"score": 0, "log_prob": 0}
@@ -258,18 +323,21 @@ def test_evaluations_in_the_plane_are_counted(tiny, skewed, wide, variant):
             return skewed.log_prob_and_score(x)
 
     generator = stream(0, "test", variant, 0)
-    _, costs = methods.in_the_plane(Counting(), wide, variant, tiny.plane, 30, generator, (3,))
+    _, costs = plane.run_variant(
+        variant, Counting(), wide, tiny.plane, 30, generator, batch_shape=(3,)
+    )
     assert costs["scores"].tolist() == [calls["score"] / 3] * 3
     assert costs["densities"].tolist() == [calls["log_prob"] / 3] * 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", ["mixture-hais", "mixture-maps-hais"])
 def test_annealing_from_the_mixture_is_exact(variant, monkeypatch):
     """Ẑ, and Ẑ times expectations, over independent fits: their means, in sigma units.
 
     The fits are shifted and widened, and annealing is short: maps move particles, weights differ.
     """
-    fit = methods._mixture
+    fit = plane.fit_mixture
 
     def poor(*arguments):
         q = fit(*arguments)
@@ -277,9 +345,9 @@ def test_annealing_from_the_mixture_is_exact(variant, monkeypatch):
             q.log_weights, q.means + torch.tensor([0.4, -0.3]), 1.4 * q.scale_trils
         )
 
-    monkeypatch.setattr(methods, "_mixture", poor)
-    monkeypatch.setattr(methods, "ANNEAL", (5, 2, 0.5))
-    monkeypatch.setattr(methods, "ANNEAL_MAPS", (5, 2, 0.5))
+    monkeypatch.setattr(plane, "fit_mixture", poor)
+    monkeypatch.setattr(plane, "FROM_MIXTURE", HAISRun(5, 2, 0.5))
+    monkeypatch.setattr(plane, "THROUGH_MAPS", HAISRun(5, 2, 0.5))
     sizes = {"n_leaders": 60, "n_pool": 100, "n_held_out": 100, "n_components": 6, "n_draws": 400}
     p = Beyond.of_profile("paper", TINY | sizes | {"n_iterations": 4})
     lopsided = GaussianMixture(
@@ -290,7 +358,9 @@ def test_annealing_from_the_mixture_is_exact(variant, monkeypatch):
     target = LogProb(lambda x: lopsided.log_prob(x) + 0.7, 2)
     start = Gaussian.isotropic(torch.zeros(2), 1.5)
     runs, generator = 100, stream(0, "test", variant, 0)
-    sample, costs = methods.in_the_plane(target, start, variant, p.plane, 60, generator, (runs,))
+    sample, costs = plane.run_variant(
+        variant, target, start, p.plane, 60, generator, batch_shape=(runs,)
+    )
     assert sample.log_w.var(-1).mean() > 0.02
     weights = (sample.log_w - 0.7).exp().unsqueeze(-1)
     for power, exact in enumerate((torch.ones(2), lopsided.mean, lopsided.second_moment)):
@@ -305,9 +375,9 @@ def test_maps_of_the_mixture_are_few_and_bring_it_nearer(skewed, wide, generator
     """Weights before any annealing, of new draws: their mean log rises, and so KL falls."""
     sizes = {"n_leaders": 80, "n_pool": 300, "n_held_out": 300, "n_components": 2, "n_draws": 400}
     s = Beyond.of_profile("paper", TINY | sizes).plane
-    mixture = methods._mixture(skewed, wide, s, generator, (4,))
-    inside, steps = methods._through_maps(skewed, mixture, s, generator, (4,))
-    assert 1 <= len(inside.maps) <= steps <= methods.FEW_MAPS
+    mixture = plane.fit_mixture(skewed, wide, s, generator, (4,))
+    inside, steps = plane.maps_from(mixture, skewed, s, generator, (4,))
+    assert 1 <= len(inside.maps) <= steps <= plane.N_MAPS
     assert all((m.step_size > 0).any() for m in inside.maps)
     z = mixture.sample((4, 4000), generator)
     gain = inside.log_prob(z) - skewed.log_prob(z)  # both less the same log q_0

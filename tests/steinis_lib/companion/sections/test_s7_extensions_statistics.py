@@ -70,10 +70,7 @@ def trees(kl=0.001, ours=1.0, rbm=0.02, cost=100_000, images=0.01):
         runs = truth[:, None] + noise((9, 20), images, d)
         found[f"vae-flow-bridge-{d}"] = xr.Dataset({"log_z": (dims, runs)}, coords=coords)
         found[f"vae-truth-{d}"] = xr.Dataset(
-            {
-                "log_z": (dims, truth[::-1, None]),
-                "standard_error": (dims, np.full((9, 1), 0.03)),
-            },
+            {"log_z": (dims, truth[::-1, None]), "standard_error": (dims, np.full((9, 1), 0.03))},
             coords={"trial": range(8, -1, -1), "repeat": [0]},
         )
     vae = {
@@ -138,15 +135,15 @@ def test_published_kl_is_the_best_and_the_last():
     kl = np.array([[0.7, 0.2, 0.5], [0.7, 0.4, 0.3]])
     group = xr.Dataset({"kl_grid": (("trial", "checkpoint"), kl)}, {"checkpoint": [0, 30, 2000]})
     section = xr.DataTree.from_dict({"main-steinis-100": group})
-    best, where, end = beyond.published(section, "steinis-100")
+    best, where, end = beyond.published(section, "steinis", 100)
     assert (best.value, where, end.value) == (pytest.approx(0.3), 30, pytest.approx(0.4))
 
 
 def test_errors_are_those_of_the_same_trials():
     tree, mixtures, rbm, vae = trees(ours=2.0)
-    theirs = beyond.square_errors(tree, mixtures, "easy-direct", "E[x²]")
+    theirs = beyond.square_errors(tree, mixtures, "easy", "direct", "E[x²]")
     np.testing.assert_allclose(theirs, (noise((TRIALS, 6), 1, 20)[:, 2:4] ** 2).mean(1))
-    ours = beyond.square_errors(tree, mixtures, "easy-mixture-maps-hais", "Z")
+    ours = beyond.square_errors(tree, mixtures, "easy", "mixture-maps-hais", "Z")
     np.testing.assert_allclose(ours, noise(TRIALS, 0.2, 4) ** 2)
     errors = beyond.rbm_errors(tree, rbm, "hais-1l", 100)
     np.testing.assert_allclose(errors, np.arange(TRIALS))
@@ -164,8 +161,9 @@ def test_errors_are_those_of_the_same_trials():
 
 def test_a_ratio_takes_the_better_of_the_others():
     tree, mixtures, _, _ = trees(ours=2.0)
-    both = beyond.mse_ratio(tree, mixtures, "hard-mixture-maps-hais", beyond.HAIS, "E[x]")
-    better = beyond.mse_ratio(tree, mixtures, "hard-mixture-maps-hais", ("hais-partial",), "E[x]")
+    compared = (tree, mixtures, "hard", "mixture-maps-hais")
+    both = beyond.mse_ratio(*compared, beyond.HAIS, "E[x]")
+    better = beyond.mse_ratio(*compared, ("hais-partial",), "E[x]")
     assert both.value == pytest.approx(better.value, rel=1e-12)
     assert both.low < 4 < both.high
 

@@ -114,6 +114,7 @@ def test_the_elbo_is_log_p_where_x_does_not_depend_on_z_and_q_is_the_prior():
         torch.testing.assert_close(elbo(decoder, encoder, x, gen(), n_samples), log_p)
 
 
+@pytest.mark.slow
 def test_the_elbo_agrees_with_quadrature_and_falls_short_of_log_p_by_the_divergence():
     model, x = random_vae(), all_images()
     z = torch.linspace(-12, 12, 20_001).unsqueeze(-1)
@@ -242,7 +243,7 @@ def test_wrong_tensors_are_named(stored, wrong, message):
 
 def test_a_safetensors_file_of_another_kind_is_refused(tmp_path):
     save_file({"x": torch.ones(2)}, tmp_path / "x.safetensors")
-    with pytest.raises(ValueError, match="not written by steinis_lib.vae.save"):
+    with pytest.raises(ValueError, match="not written by this module's `save`"):
         vae.load(tmp_path / "x.safetensors")
 
 
@@ -279,6 +280,7 @@ def test_a_bundled_model_is_what_its_record_says(d):
     assert record["stopped_by"] in ("patience", "max_epochs")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", vae.BUNDLED)
 def test_the_recorded_test_elbo_is_found_again(d):
     model, x = vae.bundled(d), mnist.binarise(mnist.bundled())

@@ -47,6 +47,7 @@ def rows(*values):
 # ----------------------------------------------------------------------------------- learning
 
 
+@pytest.mark.slow
 def test_independent_pixels_are_learnt_to_their_entropy():
     p = torch.linspace(0.1, 0.9, PIXELS)
     u = torch.rand(3000, PIXELS, generator=torch.Generator().manual_seed(0))

@@ -20,11 +20,12 @@ from urllib.parse import urlsplit
 import torch
 import xarray as xr
 
+from steinis_lib.companion.parameters import Parameters
+from steinis_lib.companion.runner.experiment import Cell, Chunk, compute_chunk
+from steinis_lib.companion.runner.versions import versions
+
 if TYPE_CHECKING:
     from distributed import Client, Future
-
-    from steinis_lib.companion.parameters import Parameters
-    from steinis_lib.companion.runner.engine import Experiment, Task
 
 CONNECT_TIMEOUT = 10
 """Seconds after which a scheduler that does not answer is given up."""
@@ -47,7 +48,8 @@ class Failure:
     report: str
 
 
-Outcomes = Generator[tuple["Task", xr.Dataset | Failure], None, None]
+Job = tuple[Cell, Chunk]
+Outcomes = Generator[tuple[Chunk, xr.Dataset | Failure], None, None]
 
 
 def check_address(scheduler: str) -> None:
@@ -61,45 +63,33 @@ def check_address(scheduler: str) -> None:
         raise SchedulerError(f"{scheduler!r} is no scheduler's address, such as tcp://host:8786")
 
 
-def outcomes(
-    experiment: Experiment,
-    parameters: Parameters,
-    tasks: list[Task],
-    versions: str,
-    workers: int,
-    scheduler: str | None,
+def run_jobs(
+    jobs: list[Job], parameters: Parameters, workers: int = 1, scheduler: str | None = None
 ) -> Outcomes:
-    """Give each task with its dataset, or its failure after a second try, as they finish."""
-    if tasks and (workers > 1 or scheduler is not None):
-        with _connected(min(workers, len(tasks)), scheduler) as client:
+    """Give each chunk with its dataset, or its failure after a second try, as they finish."""
+    if jobs and (workers > 1 or scheduler is not None):
+        with _connected(min(workers, len(jobs)), scheduler) as client:
             try:
-                yield from _on_workers(client, experiment, parameters, tasks, versions)
+                yield from _on_workers(client, parameters, jobs)
             except (OSError, CancelledError) as error:
                 raise SchedulerError(f"the connection to the cluster was lost: {error}") from error
         return
-    for task in tasks:
-        outcome = attempt(experiment, parameters, task)
+    for cell, chunk in jobs:
+        outcome = attempt(cell, parameters, chunk)
         if isinstance(outcome, Failure):
-            _log_retry(task, outcome)
-            outcome = attempt(experiment, parameters, task)
-        yield task, outcome
+            _log_retry(chunk, outcome)
+            outcome = attempt(cell, parameters, chunk)
+        yield chunk, outcome
 
 
 def attempt(
-    experiment: Experiment, parameters: Parameters, task: Task, worker: str = "this process"
+    cell: Cell, parameters: Parameters, chunk: Chunk, worker: str = "this process"
 ) -> xr.Dataset | Failure:
-    """Run a task here and check what it returns."""
+    """Compute a chunk here; return the end of the traceback if that fails."""
     threads, dtype = torch.get_num_threads(), torch.get_default_dtype()
-    _settle()
+    _set_process_wide()
     try:
-        dataset = experiment.run_task(parameters, task)
-        for name, variable in dataset.data_vars.items():
-            if "trial" not in variable.dims:
-                raise ValueError(
-                    f"{experiment.name} returned {name} with dimensions {variable.dims}; "
-                    "every variable of a chunk needs the dimension 'trial'"
-                )
-        return dataset
+        return compute_chunk(cell, parameters, chunk)
     except (Exception, SystemExit):
         return Failure(worker, "\n".join(traceback.format_exc().splitlines()[-12:]))
     finally:
@@ -107,28 +97,26 @@ def attempt(
         torch.set_default_dtype(dtype)
 
 
-def _settle() -> None:
+def _set_process_wide() -> None:
     """Set what is one setting for a whole process, so that a chunk is the same in all of them."""
     torch.set_num_threads(1)  # chunks are small, and summation order must not depend on cores
     torch.set_default_dtype(torch.float64)
 
 
-def run_chunk(pickled: bytes, versions: str) -> xr.Dataset | Failure:
-    """Run a task on a worker, unless it would compute something else than the driver."""
+def run_on_worker(pickled: bytes, wanted: str) -> xr.Dataset | Failure:
+    """Compute a chunk on a worker, unless it would compute something else than the driver."""
     from distributed import get_worker
 
-    from steinis_lib.companion.runner import engine
-
     worker = str(get_worker().address)
-    if (here := engine.versions()) != versions:
-        raise SchedulerError(f"worker {worker} runs {here}; but this process runs {versions}")
-    _settle()  # for good: the worker may compute other chunks at the same time
+    if (here := versions()) != wanted:
+        raise SchedulerError(f"worker {worker} runs {here}; but this process runs {wanted}")
+    _set_process_wide()  # for good: the worker may compute other chunks at the same time
     try:
         # From the driver, over the connection on which Dask itself sends pickles: never a file.
-        experiment, parameters, task = pickle.loads(pickled)
+        cell, parameters, chunk = pickle.loads(pickled)
     except Exception:
         return Failure(worker, traceback.format_exc(limit=1))
-    return attempt(experiment, parameters, task, worker)
+    return attempt(cell, parameters, chunk, worker)
 
 
 @contextmanager
@@ -180,37 +168,32 @@ def _probe(scheduler: str) -> None:
         raise SchedulerError(f"no Dask scheduler answers at {scheduler}") from error
 
 
-def _on_workers(
-    client: Client,
-    experiment: Experiment,
-    parameters: Parameters,
-    tasks: list[Task],
-    versions: str,
-) -> Outcomes:
+def _on_workers(client: Client, parameters: Parameters, jobs: list[Job]) -> Outcomes:
     from distributed import KilledWorker
 
-    running: dict[Future[Any], Task] = {}
+    running: dict[Future[Any], Job] = {}
     finished: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
 
-    def submit(task: Task, failed_on: str | None = None) -> None:
+    def submit(job: Job, failed_on: str | None = None) -> None:
         others = [w for w in client.nthreads() if w != failed_on] if failed_on else []
         future = client.submit(
-            run_chunk, pickle.dumps((experiment, parameters, task)), versions, pure=False,
+            run_on_worker, pickle.dumps((job[0], parameters, job[1])), versions(), pure=False,
             workers=others or None, allow_other_workers=bool(others),
         )  # fmt: skip
-        running[future] = task
+        running[future] = job
         future.add_done_callback(finished.put)
 
-    for task in tasks:
-        submit(task)
-    retried: set[Task] = set()
-    suspects: list[Task] = []
+    for job in jobs:
+        submit(job)
+    retried: set[Chunk] = set()
+    suspects: list[Job] = []
     while running:
         future = _next(client, finished)
         if future.status in ("lost", "pending"):  # its worker died before the result was fetched
             future.add_done_callback(finished.put)
             continue
-        task, killed = running.pop(future), False
+        job, killed = running.pop(future), False
+        chunk = job[1]
         try:
             outcome = future.result()
         except KilledWorker as error:
@@ -219,15 +202,15 @@ def _on_workers(
             raise
         except Exception as error:
             raise SchedulerError(f"the cluster cannot run chunks: {error}") from error
-        if not isinstance(outcome, Failure) or task in retried:
-            yield task, outcome
+        if not isinstance(outcome, Failure) or chunk in retried:
+            yield chunk, outcome
         else:
-            _log_retry(task, outcome)
-            retried.add(task)
+            _log_retry(chunk, outcome)
+            retried.add(chunk)
             if killed:
-                suspects.append(task)
+                suspects.append(job)
             else:
-                submit(task, outcome.worker)
+                submit(job, outcome.worker)
         if suspects and not running:
             # Whoever was on a dying worker is suspect; alone, only the culprit kills another.
             submit(suspects.pop())
@@ -245,8 +228,8 @@ def _next(client: Client, finished: queue.SimpleQueue[Future[Any]]) -> Future[An
                 LOG.warning("the scheduler has no workers; waiting for some")
 
 
-def _log_retry(task: Task, failure: Failure) -> None:
+def _log_retry(chunk: Chunk, failure: Failure) -> None:
     LOG.warning(
         "%s, chunk %d failed (%s) and is tried again: %s",
-        task.method, task.chunk, failure.worker, failure.report.splitlines()[-1],
+        chunk.label, chunk.number, failure.worker, failure.report.splitlines()[-1],
     )  # fmt: skip

@@ -6,7 +6,7 @@ import pytest
 import xarray as xr
 
 from steinis_lib.companion.intervals import mean
-from steinis_lib.companion.sections.s1_convergence import checks_statistics as checks
+from steinis_lib.companion.sections.s1_convergence import algorithm_checks_statistics as checks
 
 EPSILON = np.array([0.005, 0.01, 0.02, 0.04, 0.08])
 

@@ -13,19 +13,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import toy_experiments
 import xarray as xr
 from distributed import Client, LocalCluster
-from toy_experiments import EXPERIMENT, PILOTED, TROUBLED, Toy, run_task, tasks
+from toy_experiments import EXPERIMENT, PILOTED, TROUBLED, Toy, cells, chunks
 from typer.testing import CliRunner
 
 import steinis_lib
 from steinis_lib.companion import results
 from steinis_lib.companion.cli import app
-from steinis_lib.companion.runner import cluster, engine
-from steinis_lib.companion.runner.cluster import SchedulerError
-from steinis_lib.companion.runner.engine import ChunkError, Task, compute
+from steinis_lib.companion.runner import compute as runner
+from steinis_lib.companion.runner import store, versions
+from steinis_lib.companion.runner import workers as running
+from steinis_lib.companion.runner.compute import compute
+from steinis_lib.companion.runner.experiment import Chunk, Experiment, compute_chunk
+from steinis_lib.companion.runner.store import ChunkError
+from steinis_lib.companion.runner.workers import SchedulerError
 
-TESTS = Path(__file__).parent
+HELPERS = Path(toy_experiments.__file__).parent
 LIBRARY = Path(steinis_lib.__file__).parent
 
 
@@ -33,7 +38,7 @@ DASK = Path(sys.executable).with_name("dask")
 
 
 def start(*command, first=(), cwd=None):
-    path = os.pathsep.join(map(str, [*first, TESTS, LIBRARY.parent]))
+    path = os.pathsep.join(map(str, [*first, HELPERS, LIBRARY.parent]))
     environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "2"}
     command = [str(part) for part in command]
     return subprocess.Popen(command, cwd=cwd, env=environment, stderr=subprocess.DEVNULL)
@@ -123,18 +128,23 @@ def kept(chunks):
     return sorted(path.name for path in chunks.rglob("[!.]*.nc"))
 
 
-ALL = [f"{task.method}-{task.chunk:04d}.nc" for task in tasks(Toy())]
+ORDER = [chunk for _, chunk in chunks(EXPERIMENT, Toy())]
+ALL = [f"{chunk.label}-{chunk.number:04d}.nc" for chunk in ORDER]
 
 
+@pytest.mark.slow
 def test_a_chunk_depends_on_its_name_alone(expected):
     tree = compute(EXPERIMENT, Toy())
-    alone = run_task(Toy(), TROUBLED)
+    ((cell, chunk),) = (
+        (c, k) for c, k in chunks(EXPERIMENT, Toy()) if (k.label, k.number) == TROUBLED
+    )
+    alone = compute_chunk(cell, Toy(), chunk)
     xr.testing.assert_identical(alone["x"], tree["b"].to_dataset()["x"].isel(trial=slice(2, 4)))
     assert tree["b"]["trial"].values.tolist() == [0, 1, 2, 3, 4, 5]
     assert contents(tree) == expected
     assert contents(compute(EXPERIMENT, Toy(seed=2))) != expected
-    seen = {run_task(Toy(), task)["mean"].values.tobytes() for task in tasks(Toy())}
-    assert len(seen) == 6
+    every = [compute_chunk(c, Toy(), k) for c, k in chunks(EXPERIMENT, Toy())]
+    assert len({found["mean"].values.tobytes() for found in every}) == 6
 
 
 def test_kept_chunks_give_the_same_result_and_are_not_computed_again(expected, tmp_path):
@@ -144,25 +154,27 @@ def test_kept_chunks_give_the_same_result_and_are_not_computed_again(expected, t
         tree = compute(EXPERIMENT, p, chunks=tmp_path, progress=lambda *call: calls.append(call))
         assert contents(tree) == expected
         assert tree["a"].attrs == {}
-    order = tasks(p)
-    assert calls == [(0, 6, None)] + [(i, 6, t) for i, t in enumerate(order, 1)] + [(6, 6, None)]
+    order = [chunk for _, chunk in chunks(EXPERIMENT, p)]
+    assert calls == [(0, 6, None)] + [(i, 6, c) for i, c in enumerate(order, 1)] + [(6, 6, None)]
     assert len(log(tmp_path, "started")) == 6
     assert kept(tmp_path) == ALL
 
 
+@pytest.mark.slow
 def test_two_local_workers_give_the_same_result(expected, tmp_path):
     p = Toy(folder=str(tmp_path))
     calls = []
     tree = compute(EXPERIMENT, p, workers=2, progress=lambda *call: calls.append(call))
     assert contents(tree) == expected
     assert [done for done, _, _ in calls] == list(range(7))
-    finished = [task for _, _, task in calls[1:]]
-    assert sorted(finished, key=tasks(p).index) == tasks(p)
+    finished = {chunk for _, _, chunk in calls[1:]}
+    assert finished == {chunk for _, chunk in chunks(EXPERIMENT, p)} and len(finished) == 6
     pids = {pid for _, _, pid in log(tmp_path, "started")}
     assert len(pids) == 2
     assert str(os.getpid()) not in pids
 
 
+@pytest.mark.slow
 def test_a_dask_cluster_gives_the_same_result_on_one_thread_each(expected, dask_cluster, tmp_path):
     p = Toy(folder=str(tmp_path))
     tree = compute(EXPERIMENT, p, chunks=tmp_path / "chunks", scheduler=dask_cluster.ready())
@@ -182,6 +194,7 @@ def test_in_process_chunks_run_on_one_thread():
         torch.set_num_threads(before)
 
 
+@pytest.mark.slow
 def test_a_killed_driver_goes_on_where_it_was(expected, tmp_path):
     p = Toy(folder=str(tmp_path), seconds=0.2)
     chunks = tmp_path / "chunks"
@@ -214,6 +227,7 @@ def test_a_chunk_that_fails_once_is_tried_again(expected, tmp_path, caplog):
     assert "ArithmeticError: the toy is broken" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_chunk_that_fails_is_tried_again_on_another_worker(expected, dask_cluster, tmp_path):
     p = Toy(folder=str(tmp_path), trouble="fail once")
     assert contents(compute(EXPERIMENT, p, scheduler=dask_cluster.ready())) == expected
@@ -221,7 +235,7 @@ def test_a_chunk_that_fails_is_tried_again_on_another_worker(expected, dask_clus
     assert len(set(starts)) == len(starts) == 2
 
 
-@pytest.mark.parametrize("where", ["here", "cluster"])
+@pytest.mark.parametrize("where", ["here", pytest.param("cluster", marks=pytest.mark.slow)])
 def test_a_chunk_that_always_fails_is_reported_and_the_others_are_kept(where, request, tmp_path):
     scheduler = request.getfixturevalue("dask_cluster").ready() if where == "cluster" else None
     p = Toy(folder=str(tmp_path), trouble="fail")
@@ -236,6 +250,7 @@ def test_a_chunk_that_always_fails_is_reported_and_the_others_are_kept(where, re
     assert len(log(tmp_path, "started")) == 7
 
 
+@pytest.mark.slow
 def test_a_chunk_that_kills_its_workers_is_reported_and_the_others_are_kept(tmp_path):
     p = Toy(folder=str(tmp_path), trouble="die")
     with pytest.raises(ChunkError, match="toy, b, chunk 1 failed twice"):
@@ -245,18 +260,18 @@ def test_a_chunk_that_kills_its_workers_is_reported_and_the_others_are_kept(tmp_
     assert len({pid for _, _, pid in deaths}) == 2
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_pilots_come_first_and_all_other_tasks_know_them(expected, workers, tmp_path):
     p = Toy(folder=str(tmp_path))
     calls = []
     tree = compute(
         PILOTED, p, chunks=tmp_path, workers=workers, progress=lambda *call: calls.append(call)
     )
-    methods = [task.method for _, _, task in calls[1:]]
-    assert [methods[:2], set(methods[2:])] == [["pilot", "pilot"], {"a", "b"}]
+    labels = [chunk.label for _, _, chunk in calls[1:]]
+    assert [labels[:2], set(labels[2:])] == [["pilot", "pilot"], {"a", "b"}]
     assert calls[-1][:2] == (8, 8)
     assert list(tree.children) == ["pilot", "a", "b"]
-    plain = compute(EXPERIMENT, Toy())
+    plain = compute(Experiment("piloted", Toy, cells), Toy())
     found = float(tree["pilot"]["mean"].sum())
     for method in ("a", "b"):
         np.testing.assert_array_equal(tree[method]["mean"], plain[method]["mean"] + found)
@@ -268,7 +283,7 @@ def test_pilots_come_first_and_all_other_tasks_know_them(expected, workers, tmp_
 
 
 def test_nothing_runs_on_failed_pilots(tmp_path, monkeypatch):
-    monkeypatch.setattr("toy_experiments.TROUBLED", Task("pilot", 1))
+    monkeypatch.setattr(toy_experiments, "TROUBLED", ("pilot", 1))
     with pytest.raises(ChunkError, match="1 of 2 chunks failed.*\n\npiloted, pilot, chunk 1"):
         compute(PILOTED, Toy(folder=str(tmp_path), trouble="fail"))
     assert {method for method, _, _ in log(tmp_path, "started")} == {"pilot"}
@@ -276,20 +291,22 @@ def test_nothing_runs_on_failed_pilots(tmp_path, monkeypatch):
 
 def test_an_experiment_without_trials_is_refused(tmp_path):
     p = Toy(folder=str(tmp_path), trouble="dims")
-    with pytest.raises(ChunkError, match=r"toy returned x with .*'draw'.* needs the .* 'trial'"):
+    with pytest.raises(ChunkError, match=r"dimensions .*'draw'.* needs the dimension 'trial'"):
         compute(EXPERIMENT, p)
 
 
+@pytest.mark.slow
 def test_parameters_seeds_and_versions_never_share_a_folder(tmp_path, monkeypatch):
     folder = str(tmp_path)
     for p in (Toy(folder=folder), Toy(folder=folder, seed=2), Toy(folder=folder, n_chunks=2)):
         compute(EXPERIMENT, p, chunks=tmp_path)
-    monkeypatch.setattr(engine, "code_digest", lambda: "other")
+    monkeypatch.setattr(store, "code_digest", lambda: "other")
     compute(EXPERIMENT, Toy(folder=folder), chunks=tmp_path)
     assert len(list((tmp_path / "toy").iterdir())) == 4
     assert len(log(tmp_path, "started")) == 6 + 6 + 4 + 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.95])
 def test_a_truncated_chunk_is_computed_again(expected, tmp_path, caplog, share):
     p = Toy(folder=str(tmp_path))
@@ -303,6 +320,7 @@ def test_a_truncated_chunk_is_computed_again(expected, tmp_path, caplog, share):
     assert len(path.read_bytes()) == len(whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("other", [Toy(seed=2), Toy()])
 def test_a_foreign_chunk_is_refused(tmp_path, other):
     """Of another seed, or of the same parameters but another chunk."""
@@ -315,10 +333,11 @@ def test_a_foreign_chunk_is_refused(tmp_path, other):
         compute(EXPERIMENT, Toy(), chunks=tmp_path / "ours")
 
 
+@pytest.mark.slow
 def test_a_worker_with_other_code_is_refused(dask_cluster, tmp_path):
     other = tmp_path / "other"
     shutil.copytree(LIBRARY, other / "steinis_lib", ignore=shutil.ignore_patterns("__pycache__"))
-    with open(other / "steinis_lib" / "kernels.py", "a") as file:
+    with open(other / "steinis_lib" / "stein" / "kernels.py", "a") as file:
         file.write("# changed\n")
     address = dask_cluster.ready()
     worker = dask_cluster.start_worker(other)
@@ -329,11 +348,12 @@ def test_a_worker_with_other_code_is_refused(dask_cluster, tmp_path):
     finally:
         stop(worker)
     message = str(caught.value)
-    assert f"but this process runs {engine.versions()}" in message
+    assert f"but this process runs {versions.versions()}" in message
     assert message.count(f"torch {torch.__version__}") == 2
-    assert message.count(engine.code_digest()) == 1
+    assert message.count(versions.code_digest()) == 1
 
 
+@pytest.mark.slow
 def test_a_killed_worker_costs_nothing(expected, dask_cluster, tmp_path):
     p = Toy(folder=str(tmp_path), trouble="die once")
     assert contents(compute(EXPERIMENT, p, scheduler=dask_cluster.ready())) == expected
@@ -342,11 +362,12 @@ def test_a_killed_worker_costs_nothing(expected, dask_cluster, tmp_path):
     wait_for(lambda: [worker.poll() for worker in dask_cluster.workers].count(None) == 1)
 
 
+@pytest.mark.slow
 def test_a_lost_scheduler_ends_the_run_and_keeps_what_is_done(dask_cluster, tmp_path):
     p = Toy(folder=str(tmp_path), seconds=0.2)
     address = dask_cluster.ready()
 
-    def progress(done, total, task):
+    def progress(done, total, chunk):
         if done == 2:
             dask_cluster.scheduler.kill()
 
@@ -365,9 +386,10 @@ def test_nonsense_is_no_address(address):
         compute(EXPERIMENT, Toy(), scheduler=address)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("listening", [False, True])
 def test_a_scheduler_that_does_not_answer_is_given_up(monkeypatch, listening):
-    monkeypatch.setattr(cluster, "CONNECT_TIMEOUT", 1)
+    monkeypatch.setattr(running, "CONNECT_TIMEOUT", 1)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         if listening:  # a connection is then made, but nothing is ever said
@@ -379,8 +401,9 @@ def test_a_scheduler_that_does_not_answer_is_given_up(monkeypatch, listening):
     assert time.monotonic() - started < 5
 
 
+@pytest.mark.slow
 def test_waiting_for_workers_is_said(monkeypatch, caplog):
-    monkeypatch.setattr(cluster, "CONNECT_TIMEOUT", 0.5)
+    monkeypatch.setattr(running, "CONNECT_TIMEOUT", 0.5)
     nobody = LocalCluster(n_workers=0, processes=False, protocol="tcp", dashboard_address=":0")
     stop_waiting = logging.Handler()
 
@@ -388,12 +411,12 @@ def test_waiting_for_workers_is_said(monkeypatch, caplog):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(stop_waiting, "emit", emit)
-    cluster.LOG.addHandler(stop_waiting)
+    running.LOG.addHandler(stop_waiting)
     try:
         with nobody, pytest.raises(KeyboardInterrupt):
             compute(EXPERIMENT, Toy(), scheduler=nobody.scheduler_address)
     finally:
-        cluster.LOG.removeHandler(stop_waiting)
+        running.LOG.removeHandler(stop_waiting)
 
 
 @pytest.mark.parametrize("n", [0, -1])
@@ -430,11 +453,11 @@ def test_the_command_line_says_what_is_kept(monkeypatch, tmp_path, error, code):
     def interrupted(experiment, parameters, *, progress, **options):
         given.update(options)
         progress(1, 8, None)
-        progress(2, 8, Task("svgd", 1))
+        progress(2, 8, Chunk("toy", "svgd", 1, range(1), 1))
         raise error
 
-    monkeypatch.setattr(engine, "compute", interrupted)
-    monkeypatch.setattr(engine, "CHUNKS", tmp_path)
+    monkeypatch.setattr(runner, "compute", interrupted)
+    monkeypatch.setattr(runner, "CHUNKS", tmp_path)
     options = ["--profile", "paper", "-p", "n_trials=3", "--workers", "2"]
     result = CliRunner().invoke(app, ["run", "gmm-convergence", *options])
     assert result.exit_code == code

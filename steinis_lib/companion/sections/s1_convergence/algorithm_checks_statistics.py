@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import xarray as xr
 
 from steinis_lib.companion.intervals import Estimate, mean, share
+from steinis_lib.companion.results import attributes
 
 
 def z_unbiased(tree: xr.DataTree) -> Estimate:
@@ -45,4 +44,4 @@ def stopping_coverage(tree: xr.DataTree) -> Estimate:
 
 def threshold(tree: xr.DataTree) -> float:
     """Return the ESS fraction that the stopping check asked for."""
-    return float(json.loads(tree.attrs["parameters"])["ess_threshold"])
+    return float(attributes(tree)["parameters"]["ess_threshold"])

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 import torch
-import xarray as xr
+from cells import Cells
 
 from steinis_lib import RBF, Gaussian
-from steinis_lib.companion.runner.engine import Task, stream
-from steinis_lib.companion.sections.s1_convergence import checks
+from steinis_lib.companion.runner.experiment import stream
+from steinis_lib.companion.sections.s1_convergence import algorithm_checks as checks
 from steinis_lib.stein.maps import build
 from steinis_lib.targets.mixtures import random_mixture
 
@@ -28,16 +28,17 @@ def tiny(**changes):
     return checks.AlgorithmChecks.of_profile("quick", TINY | changes)
 
 
-def run(method, chunk=0, **changes):
-    return checks.run_task(tiny(**changes), Task(method, chunk))
+def run(label, number=0, **changes):
+    return Cells(checks.EXPERIMENT, tiny(**changes)).run(label, number)
 
 
-def test_every_check_has_its_chunks_and_continuing_just_one():
-    tasks = checks.tasks(tiny())
-    assert len(set(tasks)) == len(tasks) == 13
-    for method in ("unbiased-exact", "unbiased-first-order", "determinant", "stopping"):
-        assert [t.chunk for t in tasks if t.method == method] == [0, 1, 2]
-    assert [t.chunk for t in tasks if t.method == "continuing"] == [0]
+def test_every_check_has_its_trials_and_continuing_just_a_few():
+    cells = checks.cells(tiny())
+    assert {cell.label: cell.n_trials for cell in cells} == {
+        "unbiased-exact": 10, "unbiased-first-order": 10, "determinant": 10, "stopping": 10,
+        "continuing": 2,
+    }  # fmt: skip
+    assert {cell.trials_per_chunk for cell in cells} == {4}
 
 
 @pytest.mark.parametrize(
@@ -60,7 +61,6 @@ def test_each_chunk_has_its_variables_and_its_trials(method, variables):
         assert np.isfinite(data[name]).all()
     if method != "continuing":
         assert run(method, 2).trial.values.tolist() == [8, 9]
-    xr.testing.assert_identical(data, run(method))
 
 
 def test_chunks_differ():
@@ -96,10 +96,10 @@ def test_the_determinants_errors_are_those_of_brute_force():
     p = tiny()
     found = run("determinant").error.values
     target = random_mixture(
-        p.n_components, 5, stream(p.seed, checks.NAME, "mixtures", 0), batch_shape=(4,),
+        p.n_components, 5, stream(p.seed, checks.EXPERIMENT.name, "mixtures", 0), batch_shape=(4,),
         spread=p.spread,
     )  # fmt: skip
-    generator = stream(p.seed, checks.NAME, "particles", 0)
+    generator = stream(p.seed, checks.EXPERIMENT.name, "particles", 0)
     q0 = Gaussian.isotropic(torch.zeros(5), p.q0_scale)
     leaders, followers = (q0.sample((4, n), generator) for n in (p.n_leaders, p.n_followers))
     step_map = build(target, leaders, RBF(multiplier=p.multiplier), 1.0)
