@@ -51,10 +51,11 @@ def test_the_lock_satisfies_every_range(requirement: Requirement) -> None:
     assert requirement.specifier.contains(version, prereleases=True)
 
 
-@pytest.mark.parametrize("line", LOCK_LINES)
-def test_every_line_of_the_lock_is_a_plain_pin(line: str) -> None:
+def test_every_line_of_the_lock_is_a_plain_pin() -> None:
     python = r'python_version == "(?:{})"'.format("|".join(map(re.escape, PYTHONS)))
-    assert re.fullmatch(rf"[A-Za-z0-9._-]+==[A-Za-z0-9.!]+( ; {python}( or {python})*)?", line)
+    pin = re.compile(rf"[A-Za-z0-9._-]+==[A-Za-z0-9.!]+( ; {python}( or {python})*)?")
+    assert [line for line in LOCK_LINES if not pin.fullmatch(line)] == []
+    assert len(LOCK_LINES) > 100
 
 
 def test_the_lock_is_sorted_and_pins_each_package_once() -> None:

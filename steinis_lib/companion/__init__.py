@@ -6,9 +6,10 @@ the extra ``companion``.
 * `sections`: one folder for each section of the book;
 * `runner`: the engine; `results` and `obtain`: stored results;
 * `claims` and `verification`: verdicts, and checks of the stored results;
+* `problems`: the paper's own test problems;
 * `methods`, `tuning` and `counting`: what the experiments share;
 * `vae`: the models of section 5.4, and their images;
-* `notebooks`, `page`, `figures` and `intervals`: pages, tables, figures, uncertainty;
+* `notebooks`, `page`, `figures`, `method_labels` and `intervals`: what the pages are made of;
 * `cli`: the command ``steinis``.
 """
 

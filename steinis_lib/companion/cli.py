@@ -146,7 +146,9 @@ def verify(
     ] = None,
     leave_out: Annotated[
         list[str] | None,
-        typer.Option(help="EXPERIMENT:METHOD that is not computed again; may be repeated"),
+        typer.Option(
+            help="EXPERIMENT:METHOD that is not computed again, * for any; may be repeated"
+        ),
     ] = None,
 ) -> None:
     """Evaluate every claim of the paper from the stored results, and check these.

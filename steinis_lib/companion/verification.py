@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import random
 from collections.abc import Callable, Sequence
 
@@ -49,6 +50,8 @@ def choose_chunks(
 def parse_left_out(pairs: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Return experiment → methods to leave out, of texts such as ``vae:prior-steinis``.
 
+    In the method's name ``*`` stands for anything: ``rbm:*hais*``.
+
     Raises
     ------
     ParameterError
@@ -56,7 +59,7 @@ def parse_left_out(pairs: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """
     found: dict[str, tuple[str, ...]] = {}
     for pair in pairs:
-        name, _, method = pair.partition(":")
+        name, _, pattern = pair.partition(":")
         if name not in EXPERIMENTS:
             raise ParameterError(
                 f"--leave-out {pair}: expected EXPERIMENT:METHOD; experiments are "
@@ -64,11 +67,12 @@ def parse_left_out(pairs: Sequence[str]) -> dict[str, tuple[str, ...]]:
             )
         cells = EXPERIMENTS[name].cells(EXPERIMENTS[name].parameters.of_profile("paper"))
         known = list(dict.fromkeys(cell.method or cell.label for cell in cells))
-        if method not in known:
+        matching = fnmatch.filter(known, pattern)
+        if not matching:
             raise ParameterError(
-                f"--leave-out {pair}: {name} has no method {method!r}; it has {', '.join(known)}"
+                f"--leave-out {pair}: {name} has no method {pattern!r}; it has {', '.join(known)}"
             )
-        found[name] = (*found.get(name, ()), method)
+        found[name] = (*found.get(name, ()), *matching)
     return found
 
 

@@ -73,6 +73,7 @@ def test_a_method_that_is_left_out_is_never_chosen():
         ([], {}),
         (["vae:prior-steinis"], {"vae": ("prior-steinis",)}),
         (["rbm:fixed-is", "rbm:fixed-ais"], {"rbm": ("fixed-is", "fixed-ais")}),
+        (["rbm:fixed-*1l*"], {"rbm": ("fixed-hais-1l", "fixed-hais-1l-partial")}),
     ],
 )
 def test_what_is_left_out_is_read_from_pairs(pairs, expected):
