@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from steinis_lib.core.checks import check_log_density, check_particles, check_same_dim
+from steinis_lib.core.checks import check_log_density, check_particles, check_q0
 from steinis_lib.core.pareto import pareto_k
 from steinis_lib.targets.base import Proposal, Target
 
@@ -120,7 +120,7 @@ def importance_sampling(
     FloatingPointError
         If log p̄ is NaN or +inf, naming the particle, or all weights of a problem are zero.
     """
-    check_same_dim(target, q0)
+    check_q0(target, q0)
     particles = q0.sample(shape, generator)
     log_p = target.log_prob(particles)
     check_log_density(log_p, "the target's log_prob")

@@ -18,7 +18,7 @@ from steinis_lib.core.checks import (
     check_finite,
     check_log_density,
     check_particles,
-    check_same_dim,
+    check_q0,
     check_step_size,
 )
 from steinis_lib.schedules import StepSchedule, step_at
@@ -96,7 +96,7 @@ class PathIntegration(Algorithm[PathIntegrationState, PathIntegrationInfo]):
     step_size: float | StepSchedule = 0.1
 
     def __post_init__(self) -> None:
-        check_same_dim(self.target, self.q0)
+        check_q0(self.target, self.q0)
         check_at_least(self.n_particles, 2, "n_particles")
         check_step_size(self.step_size)
 

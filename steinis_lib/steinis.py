@@ -19,7 +19,7 @@ from steinis_lib.core.checks import (
     check_finite,
     check_log_density,
     check_particles,
-    check_same_dim,
+    check_q0,
     check_step_size,
 )
 from steinis_lib.core.generators import fork, random_batch, resume
@@ -123,7 +123,7 @@ class SteinIS(Algorithm[SteinISState, SteinISInfo]):
     leaders_per_step: int | None = None
 
     def __post_init__(self) -> None:
-        check_same_dim(self.target, self.q0)
+        check_q0(self.target, self.q0)
         check_at_least(self.n_leaders, 2, "n_leaders")
         check_at_least(self.n_followers, 1, "n_followers")
         check_step_size(self.step_size)

@@ -29,12 +29,7 @@ from torch import Tensor
 
 from steinis_lib.baselines.simplex import project_euclidean, project_kl
 from steinis_lib.core.algorithm import Algorithm
-from steinis_lib.core.checks import (
-    check_at_least,
-    check_log_density,
-    check_same_dim,
-    check_step_size,
-)
+from steinis_lib.core.checks import check_at_least, check_log_density, check_q0, check_step_size
 from steinis_lib.core.generators import fork, resume
 from steinis_lib.schedules import StepSchedule, step_at
 from steinis_lib.targets.base import Target
@@ -149,7 +144,7 @@ class AdaptiveIS(Algorithm[AdaptiveISState, AdaptiveISInfo]):
     floor: float = 0.0
 
     def __post_init__(self) -> None:
-        check_same_dim(self.target, self.q0)
+        check_q0(self.target, self.q0, FullCovarianceMixture)
         check_step_size(self.step_size)
         for name, kinds in (("objective", Objective), ("update", Update)):
             if getattr(self, name) not in get_args(kinds):

@@ -15,7 +15,7 @@ from steinis_lib.core.checks import (
     check_finite,
     check_log_density,
     check_particles,
-    check_same_dim,
+    check_q0,
 )
 from steinis_lib.targets.base import ScoredProposal, Target
 
@@ -100,7 +100,7 @@ class GeometricPath:
                 f"q0 must have a score, through log_prob_and_score; {type(self.q0).__name__} has "
                 "none: take a Gaussian or a mixture, or write the method"
             )
-        check_same_dim(self.target, self.q0)
+        check_q0(self.target, self.q0)
 
     def evaluate(self, x: Tensor) -> Evaluated:
         """Evaluate q_0 and p̄ once each at particles ``(*batch, n, d)``."""

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from steinis_lib.core.algorithm import Algorithm
-from steinis_lib.core.checks import check_at_least, check_log_density, check_same_dim
+from steinis_lib.core.checks import check_at_least, check_log_density, check_q0
 from steinis_lib.core.generators import fork, resume
 from steinis_lib.importance import ImportanceSample
 from steinis_lib.targets.base import Target
@@ -94,7 +94,7 @@ class MixturePMC(Algorithm[MixturePMCState, MixturePMCInfo]):
     min_scale: float = 1e-3
 
     def __post_init__(self) -> None:
-        check_same_dim(self.target, self.q0)
+        check_q0(self.target, self.q0, FullCovarianceMixture)
         check_at_least(self.n_particles, 2, "n_particles")
         if not self.min_scale > 0:
             raise ValueError(f"min_scale must be positive, got {self.min_scale}")

@@ -18,14 +18,16 @@ class HasDim(Protocol):
         ...
 
 
-def check_same_dim(target: HasDim, q0: HasDim) -> None:
-    """Refuse a q_0 and a target of different dimension.
+def check_q0(target: HasDim, q0: HasDim, kind: type = object) -> None:
+    """Refuse a q_0 that is no instance of `kind`, or whose dimension is not the target's.
 
     Raises
     ------
-    ValueError
-        With both dimensions.
+    TypeError, ValueError
+        With both kinds, or both dimensions.
     """
+    if not isinstance(q0, kind):
+        raise TypeError(f"q0 must be a {kind.__name__}, got a {type(q0).__name__}")
     if q0.dim != target.dim:
         raise ValueError(f"q0 has d={q0.dim}, but the target has d={target.dim}")
 

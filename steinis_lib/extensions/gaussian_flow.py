@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from steinis_lib.core.algorithm import Algorithm
-from steinis_lib.core.checks import check_finite, check_same_dim
+from steinis_lib.core.checks import check_finite, check_q0
 from steinis_lib.core.generators import fork, resume
 from steinis_lib.targets.base import Gaussian, Target
 
@@ -98,7 +98,7 @@ class GaussianFlow(Algorithm[GaussianFlowState, GaussianFlowInfo]):
     full_steps: int = 6
 
     def __post_init__(self) -> None:
-        check_same_dim(self.target, self.q0)
+        check_q0(self.target, self.q0, Gaussian)
         if self.n_leaders <= self.target.dim:
             raise ValueError(
                 f"n_leaders must be more than d = {self.target.dim}, so that leaders can have the "

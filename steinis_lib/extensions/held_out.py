@@ -23,7 +23,7 @@ from steinis_lib.core.checks import (
     check_at_least,
     check_finite,
     check_log_density,
-    check_same_dim,
+    check_q0,
     check_step_size,
 )
 from steinis_lib.core.generators import fork, random_batch, resume
@@ -133,7 +133,7 @@ class HeldOutSteinIS(Algorithm[HeldOutSteinISState, HeldOutSteinISInfo]):
     patience: int = 6
 
     def __post_init__(self) -> None:
-        check_same_dim(self.target, self.q0)
+        check_q0(self.target, self.q0)
         if self.leaders_per_step is not None:
             check_at_least(self.leaders_per_step, 2, "leaders_per_step")
         check_at_least(self.n_leaders, self.leaders_per_step or 2, "n_leaders")

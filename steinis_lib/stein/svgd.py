@@ -12,7 +12,7 @@ from steinis_lib.core.checks import (
     check_at_least,
     check_finite,
     check_particles,
-    check_same_dim,
+    check_q0,
     check_step_size,
 )
 from steinis_lib.schedules import StepSchedule, step_at
@@ -71,7 +71,7 @@ class SVGD(Algorithm[SVGDState, SVGDInfo]):
     step_size: float | StepSchedule = 0.1
 
     def __post_init__(self) -> None:
-        check_same_dim(self.target, self.q0)
+        check_q0(self.target, self.q0)
         check_at_least(self.n_particles, 2, "n_particles")
         check_step_size(self.step_size)
 

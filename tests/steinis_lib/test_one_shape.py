@@ -215,6 +215,20 @@ def test_results_are_of_the_kind_that_their_method_says(case, skewed):
         assert result.sample((*BATCH, 4), seeded()).shape == (*BATCH, 4, 2)
 
 
+@pytest.mark.parametrize(
+    ("name", "q0", "message"),
+    [
+        ("AdaptiveIS", gaussian, "q0 must be a FullCovarianceMixture, got a Gaussian"),
+        ("MixturePMC", gaussian, "q0 must be a FullCovarianceMixture, got a Gaussian"),
+        ("GaussianFlow", mixture, "q0 must be a Gaussian, got a FullCovarianceMixture"),
+    ],
+)
+def test_a_q0_of_another_kind_is_refused(name, q0, message, skewed):
+    case = CASES[name]
+    with pytest.raises(TypeError, match=message):
+        case.kind(skewed, q0(2), **case.settings)
+
+
 class Counting:
     """A target that counts the particles at which it is asked for anything."""
 

@@ -7,9 +7,9 @@ from steinis_lib.core import checks
 
 def test_dimensions_that_differ_are_refused():
     two, three = (Gaussian.isotropic(torch.zeros(d)) for d in (2, 3))
-    checks.check_same_dim(two, two)
+    checks.check_q0(two, two)
     with pytest.raises(ValueError, match="q0 has d=3, but the target has d=2"):
-        checks.check_same_dim(two, three)
+        checks.check_q0(two, three)
 
 
 @pytest.mark.parametrize("step_size", [0.0, -1.0, torch.inf, torch.nan, torch.tensor([0.1, 0.0])])
