@@ -2,8 +2,8 @@
 
 The figure is the mean log-weight of pilot runs. For a method with unbiased Ẑ its expectation is
 log Z - KL(q_ext‖p_ext), between the joint law of all that the method draws and the law that it is
-weighted against; for SteinIS it is log Z - KL(q_ℓ‖p). Where Ẑ is biased ("unadjusted" AIS,
-`adapt_biased`) it is no such bound, and can reward the bias.
+weighted against; for SteinIS it is log Z - KL(q_ℓ‖p). Where Ẑ is biased ("unadjusted" AIS) it
+is no such bound, and can reward the bias.
 
 A pilot takes as many transitions as the run it is for. What it is allowed to spend buys repeats.
 Cost is counted in scores at one particle: leaders of SteinIS (followers need none), and every
