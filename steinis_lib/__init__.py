@@ -14,8 +14,8 @@ count the numbered equations of the paper's arXiv source (1704.05201).
 """
 
 from steinis_lib.core.checkpoint import load_state, save_state
-from steinis_lib.estimate import estimate_log_z
-from steinis_lib.evidence import Evidence
+from steinis_lib.estimate.evidence import Evidence
+from steinis_lib.estimate.log_z import estimate_log_z
 from steinis_lib.importance import ImportanceSample, importance_sampling
 from steinis_lib.path_integration import PathIntegration
 from steinis_lib.schedules import StepSize

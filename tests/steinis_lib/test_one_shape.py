@@ -26,7 +26,7 @@ from steinis_lib.baselines import AIS, HAIS, AdaptiveIS, MixturePMC, linear_sche
 from steinis_lib.companion.problems.rbm import random_rbm
 from steinis_lib.companion.sections.s5_likelihood.bidirectional import bidirectional
 from steinis_lib.companion.sections.s7_extensions.sobol import sobol_sample
-from steinis_lib.estimate import estimate_log_z
+from steinis_lib.estimate.log_z import estimate_log_z
 from steinis_lib.extensions import BridgeSampling, GaussianFlow, HeldOutSteinIS
 from steinis_lib.targets import FullCovarianceMixture, random_mixture
 

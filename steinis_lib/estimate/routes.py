@@ -10,7 +10,7 @@ import torch
 
 from steinis_lib.baselines.geometric_path import linear_schedule
 from steinis_lib.baselines.hais import HAIS
-from steinis_lib.evidence import ENOUGH
+from steinis_lib.estimate.evidence import ENOUGH
 from steinis_lib.extensions.held_out import HeldOutSteinIS
 from steinis_lib.importance import ImportanceSample
 from steinis_lib.stein.kernels import RBF

@@ -9,11 +9,12 @@ import pytest
 import torch
 from torch.distributions import Normal, StudentT
 
-from steinis_lib import Gaussian, GaussianMixture, ImportanceSample, estimate_log_z, routes
-from steinis_lib import estimate as auto
-from steinis_lib.evidence import weight_warnings
+from steinis_lib import Gaussian, GaussianMixture, ImportanceSample, estimate_log_z
+from steinis_lib.estimate import log_z as module
+from steinis_lib.estimate import routes
+from steinis_lib.estimate.evidence import weight_warnings
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def banana(x):
@@ -150,9 +151,9 @@ def test_annealing_takes_over_where_a_mixture_is_a_bad_proposal(monkeypatch):
 @pytest.mark.slow
 def test_z_is_unbiased_over_seeds(monkeypatch):
     """A skewed density in 1-D, log-gamma, with all choices made anew each time."""
-    monkeypatch.setattr(auto, "EXPLORERS", 30)
-    monkeypatch.setattr(auto, "EXPLORING", 20)
-    monkeypatch.setattr(auto, "FLOW", 8)
+    monkeypatch.setattr(module, "EXPLORERS", 30)
+    monkeypatch.setattr(module, "EXPLORING", 20)
+    monkeypatch.setattr(module, "FLOW", 8)
 
     def log_gamma(x):
         return (2 * x - x.exp()).sum(-1)
@@ -194,7 +195,7 @@ def test_dtype_follows_q0_and_is_float64_without():
 def test_proposals_that_leave_the_numbers_do_not_reach_a_validating_density(monkeypatch):
     """torch.distributions refuses NaN as an argument; the funnel's scores send proposals there."""
     monkeypatch.setattr(routes, "LENGTHS", (10, 40))
-    monkeypatch.setattr(auto, "FEW_DIMENSIONS", 0)
+    monkeypatch.setattr(module, "FEW_DIMENSIONS", 0)
     seen = []
 
     def watched(x):
@@ -204,7 +205,7 @@ def test_proposals_that_leave_the_numbers_do_not_reach_a_validating_density(monk
     found = estimate_log_z(watched, 3, n_samples=400)
     assert all(seen)
     assert math.isfinite(found.log_z)
-    counted = auto._Counted(funnel)
+    counted = module._Counted(funnel)
     value = counted(torch.tensor([[0.0, 1.0], [torch.nan, 0.0], [0.0, torch.inf]]))
     assert torch.isfinite(value).tolist() == [True, False, False]
     assert counted.n == 3
@@ -212,19 +213,19 @@ def test_proposals_that_leave_the_numbers_do_not_reach_a_validating_density(monk
 
 def test_a_fit_that_has_not_settled_is_warned_of_and_one_that_has_is_not(generator):
     wide = torch.tensor([1e-3, 1e3])
-    target = auto.LogProb(lambda x: -0.5 * ((x - 5) / wide).square().sum(-1), 2)
+    target = module.LogProb(lambda x: -0.5 * ((x - 5) / wide).square().sum(-1), 2)
     q0 = Gaussian.isotropic(torch.zeros(2))
-    _, warnings = auto._mixture(target, q0, generator)
+    _, warnings = module._mixture(target, q0, generator)
     assert any("had not settled" in warning for warning in warnings)
     for log_prob in (banana, lambda x: -0.5 * ((x - 5) / wide.sqrt()).square().sum(-1)):
-        _, warnings = auto._mixture(auto.LogProb(log_prob, 2), q0, generator)
+        _, warnings = module._mixture(module.LogProb(log_prob, 2), q0, generator)
         assert warnings == []
 
 
 @pytest.fixture
 def to_maps(monkeypatch):
     """The route is forced to maps: the mixture's pilots are called bad, and those of maps good."""
-    monkeypatch.setattr(auto, "good", lambda _: False)
+    monkeypatch.setattr(module, "good", lambda _: False)
     monkeypatch.setattr(routes, "good", lambda _: True)
 
 

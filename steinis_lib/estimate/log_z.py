@@ -23,10 +23,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from steinis_lib.evidence import Evidence, weight_warnings
+from steinis_lib.estimate.evidence import Evidence, weight_warnings
+from steinis_lib.estimate.routes import N_PILOT, by_annealing, by_maps, good
 from steinis_lib.extensions.mode_fits import fit_modes
 from steinis_lib.importance import ImportanceSample, importance_sampling
-from steinis_lib.routes import N_PILOT, by_annealing, by_maps, good
 from steinis_lib.targets.base import Gaussian, LogProb, Target
 from steinis_lib.targets.mixtures import FullCovarianceMixture
 

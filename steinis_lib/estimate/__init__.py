@@ -1,0 +1,11 @@
+"""log Z of any density, with nothing to tune.
+
+* `estimate_log_z` chooses and runs the methods; in `log_z`.
+* `Evidence` is what it returns: draws, log Z, and reasons to doubt them; in `evidence`.
+* `routes` has what is tried where a fitted mixture is a bad proposal: maps, then annealing.
+"""
+
+from steinis_lib.estimate.evidence import Evidence
+from steinis_lib.estimate.log_z import estimate_log_z
+
+__all__ = ["Evidence", "estimate_log_z"]
