@@ -10,7 +10,7 @@ the extra ``companion``.
 * `methods`, `tuning` and `counting`: what the experiments share;
 * `vae`: the models of section 5.4, and their images;
 * `notebooks`, `page`, `figures`, `method_labels` and `intervals`: what the pages are made of;
-* `cli`: the command ``steinis``.
+* `cli`, `train_command` and `terminal`: the command ``steinis``.
 """
 
 

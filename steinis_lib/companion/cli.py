@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import secrets
 import tempfile
@@ -12,17 +11,8 @@ from typing import Annotated, Any
 
 import typer
 import yaml
-from rich.console import Console
 from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import Progress, TaskID
 from rich.table import Column, Table
 
 from steinis_lib.companion import obtain
@@ -34,6 +24,8 @@ from steinis_lib.companion.runner import workers as running
 from steinis_lib.companion.runner.experiment import Chunk
 from steinis_lib.companion.runner.store import ChunkError
 from steinis_lib.companion.runner.workers import SchedulerError
+from steinis_lib.companion.terminal import err, fail, out, progress_bar
+from steinis_lib.companion.train_command import train_vae
 
 app = typer.Typer(
     help="Stein variational adaptive importance sampling: run, verify, list.",
@@ -41,12 +33,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-out, err = Console(), Console(stderr=True)
-
-
-def _fail(message: str, code: int) -> typer.Exit:
-    err.print(f"[bold red]error[/] {escape(message)}", soft_wrap=True)
-    return typer.Exit(code)
+app.command("train-vae")(train_vae)
 
 
 @app.command("list")
@@ -59,7 +46,7 @@ def list_experiments(
             out.print(known)
         return
     if name not in EXPERIMENTS:
-        raise _fail(f"no experiment {name!r}; known: {', '.join(EXPERIMENTS)}", 2)
+        raise fail(f"no experiment {name!r}; known: {', '.join(EXPERIMENTS)}", 2)
     cls = EXPERIMENTS[name].parameters
     table = Table("parameter", "paper", "quick", "meaning", title=name)
     paper, quick = cls.of_profile("paper"), cls.of_profile("quick")
@@ -93,7 +80,7 @@ def run(
     from steinis_lib.companion.notebooks import run_notebook
 
     if name not in SECTIONS:
-        raise _fail(f"no notebook {name!r}; known: {', '.join(SECTIONS)}", 2)
+        raise fail(f"no notebook {name!r}; known: {', '.join(SECTIONS)}", 2)
     try:
         need_checkout("`steinis run`")
         given = _parse(parameter or [])
@@ -101,12 +88,12 @@ def run(
         if scheduler is not None:
             running.check_address(scheduler)
     except (CheckoutNeededError, ParameterError, SchedulerError) as error:
-        raise _fail(str(error), 2) from error
+        raise fail(str(error), 2) from error
     if scheduler is not None and workers > 1:
-        raise _fail("give --workers or --scheduler, not both", 2)
+        raise fail("give --workers or --scheduler, not both", 2)
     output = output or ROOT / "outputs" / f"{name}-{profile}.ipynb"
     if output.suffix != ".ipynb" or output.is_dir():
-        raise _fail(f"--output {output}: expected the path of a notebook, ending in .ipynb", 2)
+        raise fail(f"--output {output}: expected the path of a notebook, ending in .ipynb", 2)
     with tempfile.TemporaryDirectory() as scratch:
         chunks = runner.CHUNKS if profile == "paper" else Path(scratch)
         if profile == "quick" or obtain.stored(name, validated) is None:
@@ -119,7 +106,7 @@ def run(
                 run_notebook(name, output, given, profile)
         except PapermillExecutionError as error:
             kept = output.with_name(f"{output.stem}.failed.ipynb")
-            raise _fail(f"a cell failed:\n{error}\nThe notebook so far: {kept}", 1) from error
+            raise fail(f"a cell failed:\n{error}\nThe notebook so far: {kept}", 1) from error
         finally:
             del os.environ[obtain.CHUNKS_VARIABLE]
     out.print(f"executed notebook: {output}", soft_wrap=True)
@@ -164,9 +151,9 @@ def verify(
         left_out = verification.parse_left_out(leave_out or [])
         findings = claims.evaluate(claims.ledger())
     except (CheckoutNeededError, ParameterError) as error:
-        raise _fail(str(error), 2) from error
+        raise fail(str(error), 2) from error
     except ValueError as error:
-        raise _fail(str(error), 1) from error
+        raise fail(str(error), 1) from error
     if update:
         claims.publish(findings)
     if as_json:
@@ -185,7 +172,7 @@ def verify(
         out.print(table)
     wrong = claims.discrepancies(findings)
     if wrong:
-        raise _fail("published verdicts do not follow from the data:\n" + "\n".join(wrong), 1)
+        raise fail("published verdicts do not follow from the data:\n" + "\n".join(wrong), 1)
     if again:
         seed = secrets.randbelow(10**6) if seed is None else seed
         what = "one chunk of each method" if chunks is None else f"{chunks} chunks of each result"
@@ -193,53 +180,8 @@ def verify(
         if leave_out:
             err.print(f"Left out: {', '.join(leave_out)}", soft_wrap=True)
         if differing := _recompute(workers or os.cpu_count() or 1, seed, chunks, left_out):
-            raise _fail("stored results differ:\n" + "\n".join(differing), 1)
+            raise fail("stored results differ:\n" + "\n".join(differing), 1)
         err.print("They agree with the stored results.")
-
-
-@app.command("train-vae")
-def train_vae(
-    latent_dim: Annotated[int, typer.Option(min=1, help="the dimension of z")],
-    data: Annotated[
-        Path | None, typer.Option(help="folder with the MNIST files [default: fetch them]")
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="folder to write to")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1)] = 1,
-    max_epochs: Annotated[int, typer.Option(min=1, help="passes over the images at most")] = 130,
-) -> None:
-    """Train a variational autoencoder of section 5.4; after an interruption, go on with it."""
-    from steinis_lib.companion.vae import mnist, training
-
-    path = (output or ROOT / "outputs" / "vae") / f"d{latent_dim}.safetensors"
-    checkpoint = path.with_suffix(".checkpoint")
-    settings = training.TrainingSettings(latent_dim=latent_dim, seed=seed, max_epochs=max_epochs)
-    if path.exists():
-        raise _fail(f"{path} exists; remove it, or name another folder with --output", 2)
-    if path.parent.is_file():
-        raise _fail(f"--output {path.parent}: expected a folder, this is a file", 2)
-    if checkpoint.exists():
-        err.print(f"resuming from {checkpoint}", soft_wrap=True)
-    try:
-        images = mnist.binarise(mnist.images(data, "train"))
-        with _bar("epochs") as bar:
-            row = bar.add_task("training", total=max_epochs)
-
-            def on_epoch(log: dict[str, float]) -> None:
-                text = f"held-out ELBO {log['held_out_elbo']:.2f}"
-                bar.update(row, completed=log["epoch"], description=text)
-
-            trained = training.train(images, settings, checkpoint=checkpoint, on_epoch=on_epoch)
-        training.publish(trained, settings, mnist.binarise(mnist.bundled()), path)
-    except (OSError, ValueError) as error:
-        raise _fail(str(error), 2) from error
-    except (mnist.DataError, training.CheckpointError, FloatingPointError) as error:
-        raise _fail(str(error), 1) from error
-    except KeyboardInterrupt as error:
-        raise _fail(f"interrupted; the same command goes on from {checkpoint}", 130) from error
-    checkpoint.unlink()
-    out.print(f"stopped by {trained.stopped_by}; the model: {path}", soft_wrap=True)
 
 
 def _recompute(
@@ -256,7 +198,7 @@ def _recompute(
         jobs = verification.choose_chunks(
             experiment, parameters, seed, at_most, left_out.get(name, ())
         )
-        with _bar() as bar:
+        with progress_bar() as bar:
             row = bar.add_task(name, total=len(jobs))
 
             def advance(bar: Progress = bar, row: TaskID = row) -> None:
@@ -266,15 +208,6 @@ def _recompute(
                 parameters, kept, jobs, workers=workers, progress=advance
             )
     return differing
-
-
-def _bar(unit: str = "chunks") -> Progress:
-    return Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(unit),
-        TimeElapsedColumn(), TextColumn("elapsed,"), TimeRemainingColumn(), TextColumn("remaining"),
-        console=err,
-        speed_estimate_period=math.inf,  # a chunk may take longer than the default, 30 seconds
-    )  # fmt: skip
 
 
 def _parse(pairs: list[str]) -> dict[str, Any]:
@@ -299,7 +232,7 @@ def _compute(
     name: str, parameters: Parameters, chunks: Path, workers: int, scheduler: str | None
 ) -> None:
     """Compute all chunks with a progress bar; what goes wrong ends the command with a message."""
-    with _bar() as bar:
+    with progress_bar() as bar:
         row = bar.add_task(name)
 
         def progress(done: int, total: int, chunk: Chunk | None) -> None:
@@ -323,7 +256,7 @@ def _compute(
                 done, total = bar.tasks[row].completed, bar.tasks[row].total
                 message += f"\n{done:.0f} of {total:.0f} chunks are kept; the same command goes on"
             code = 2 if isinstance(error, SchedulerError) else 130
-            raise _fail(message, 1 if isinstance(error, ChunkError) else code) from error
+            raise fail(message, 1 if isinstance(error, ChunkError) else code) from error
 
 
 if __name__ == "__main__":

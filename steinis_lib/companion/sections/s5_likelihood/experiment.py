@@ -11,13 +11,10 @@ on both sides. The same long runs, upwards only, are the truth for the test imag
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, Any, ClassVar
 
 import torch
 import xarray as xr
-from pydantic import Field, model_validator
 from torch import Tensor
 
 from steinis_lib.baselines.geometric_path import linear_schedule
@@ -34,73 +31,25 @@ from steinis_lib.companion.methods import (
     readings,
     tuned_as,
 )
-from steinis_lib.companion.parameters import Parameters, Rising
 from steinis_lib.companion.problems.decoder import DecoderPosterior
-from steinis_lib.companion.runner.experiment import Cell, Chunk, Experiment, stream
+from steinis_lib.companion.runner.experiment import Cell, Chunk, Experiment
 from steinis_lib.companion.sections.s5_likelihood.bidirectional import bidirectional
+from steinis_lib.companion.sections.s5_likelihood.problem import (
+    CONDITIONS,
+    EXACT_UP_TO,
+    NAME,
+    ROUNDING,
+    VAELikelihood,
+    bounds_label,
+    initial,
+    label,
+    problem,
+    truth_label,
+    tuning_label,
+)
 from steinis_lib.companion.tuning import chosen, tune_sampler, tuning_record
-from steinis_lib.companion.vae import mnist
 from steinis_lib.companion.vae import networks as vae
-from steinis_lib.companion.vae.networks import VAE
 from steinis_lib.stein.maps import Determinant
-from steinis_lib.targets.base import Gaussian
-
-NAME = "vae"
-CONDITIONS = ("prior", "encoder", "simulated")
-EXACT_UP_TO = 20
-"""Latent dimensions up to here have exact determinants, larger ones first-order ones."""
-ROUNDING = {"maps": 0.02, "chains": 1.0}
-"""Nats by which another processor may differ. Arithmetic is in 32 bits here. A rounding error can
-turn a Metropolis decision, and the rest of that chain is then another one."""
-
-
-class VAELikelihood(Parameters):
-    """Sizes and settings; |A|, the importance samples and transitions are the paper's."""
-
-    QUICK: ClassVar[dict[str, Any]] = {
-        "latent_dims": (10,),
-        "n_images": 4,
-        "n_images_long": 2,
-        "n_simulated": 2,
-        "images_per_chunk": 4,
-        "n_leaders": 30,
-        "n_followers": 30,
-        "transitions": (10, 30),
-        "transitions_long": (10,),
-        "tuning_transitions": 20,
-        "tuning_images": 2,
-        "truth_chains": 30,
-        "truth_transitions": 60,
-    }
-
-    latent_dims: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Rising] = Field(
-        (10, 20, 50), min_length=1, description="d of z; there is a trained model for 10, 20, 50"
-    )
-    n_images: int = Field(9, ge=2, le=500, description="test images; the paper has 1000")
-    n_images_long: int = Field(6, ge=2, description="of these, for HAIS-10L")
-    n_simulated: int = Field(6, ge=2, description="images drawn from each decoder")
-    images_per_chunk: int = Field(3, ge=2, description="images computed and stored together")
-    n_leaders: int = Field(60, ge=2, description="|A| of SteinIS")
-    n_followers: int = Field(60, ge=5, description="importance samples of each method")
-    transitions: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Rising] = Field(
-        (50, 100, 300, 1000), min_length=1, description="rising"
-    )
-    transitions_long: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Rising] = Field(
-        (50, 100, 300), min_length=1, description="of HAIS-10L, rising"
-    )
-    tuning_transitions: int = Field(300, ge=10, description="of pilot runs; of HAIS-10L a tenth")
-    tuning_images: int = Field(2, ge=2, description="pilot images for each of the 12 candidates")
-    truth_chains: int = Field(100, ge=10, description="chains of the long runs")
-    truth_transitions: int = Field(300, ge=1, description="transitions of the long runs")
-    truth_leapfrogs: int = Field(10, ge=1, description="leapfrog steps in each of them")
-
-    @model_validator(mode="after")
-    def _sizes(self) -> VAELikelihood:
-        if missing := [d for d in self.latent_dims if d not in vae.BUNDLED]:
-            raise ValueError(f"latent_dims: trained models are {vae.BUNDLED}, none for {missing}")
-        if self.n_images_long > self.n_images:
-            raise ValueError(f"n_images_long: at most n_images = {self.n_images}")
-        return self
 
 
 def candidates(method: str) -> list[Setting]:
@@ -111,26 +60,6 @@ def candidates(method: str) -> list[Setting]:
         schedules = ((0.01, 0.0), (0.05, 0.3), (0.15, 0.3), (0.5, 0.6))
         return [Setting(a, b, m) for a, b in schedules for m in (8.0, 24.0, 60.0)]
     return annealing_candidates(method, smallest=0.0125)
-
-
-def label(condition: str, method: str, dim: int) -> str:
-    """Return the label of a method's results on the images of "prior", "encoder" or "simulated"."""
-    return f"{condition}-{method}-{dim}"
-
-
-def tuning_label(condition: str, method: str, dim: int) -> str:
-    """Return the label of a method's tuning, in "prior" or "encoder"."""
-    return label(condition, f"tuning-{method}", dim)
-
-
-def truth_label(dim: int) -> str:
-    """Return the label of the long runs on test images."""
-    return f"truth-{dim}"
-
-
-def bounds_label(dim: int) -> str:
-    """Return the label of the bounds for simulated images."""
-    return f"bounds-{dim}"
 
 
 def cells(p: VAELikelihood) -> list[Cell]:
@@ -204,32 +133,6 @@ def estimate(
     for name in set(dataset.data_vars) - {"evaluations", "n_folds"}:
         dataset[name].attrs["tolerance"] = _rounding(method)
     return dataset
-
-
-def problem(
-    p: VAELikelihood, model: VAE, condition: str, numbers: Sequence[int]
-) -> tuple[Tensor, Tensor | None]:
-    """Return images ``(k, 784)`` and, if simulated, the latents ``(k, d)`` they come from.
-
-    Test images are those at the first places of a random order of the 1000 that are at hand;
-    simulated ones are numbered in the order that they are drawn.
-    """
-    if condition != "simulated":
-        order = torch.randperm(1000, generator=stream(p.seed, NAME, "images", 0))
-        return mnist.binarise(mnist.bundled()[order[list(numbers)]]), None
-    generator = stream(p.seed, NAME, f"simulated-{model.latent_dim}", 0)
-    like = model.decoder.output_bias
-    z = torch.randn(p.n_simulated, model.latent_dim, generator=generator, dtype=like.dtype)
-    images = model.decoder.sample(z.unsqueeze(-2), generator).squeeze(-2)
-    return images[list(numbers)], z[list(numbers)]
-
-
-def initial(model: VAE, condition: str, images: Tensor) -> Gaussian:
-    """Return q_0: the prior, or the encoder's Gaussian for each image."""
-    if condition == "prior":
-        return Gaussian.isotropic(torch.zeros(model.latent_dim, dtype=images.dtype))
-    mean, log_var = model.encoder(images)
-    return Gaussian(mean, torch.diag_embed((0.5 * log_var).exp()))
 
 
 def _measured(reading: Reading) -> dict[str, Tensor]:

@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 
 from steinis_lib.companion.intervals import Array, Estimate, bootstrap, mean
-from steinis_lib.companion.sections.s5_likelihood.experiment import (
+from steinis_lib.companion.sections.s5_likelihood.problem import (
     VAELikelihood,
     bounds_label,
     label,

@@ -7,7 +7,7 @@ import xarray as xr
 
 from steinis_lib.companion.intervals import Array, Estimate, bootstrap, median
 from steinis_lib.companion.sections.s5_likelihood import statistics as vae_likelihood
-from steinis_lib.companion.sections.s5_likelihood.experiment import EXACT_UP_TO
+from steinis_lib.companion.sections.s5_likelihood.problem import EXACT_UP_TO
 from steinis_lib.companion.sections.s6_running_time.cost_growth import GROWTH
 from steinis_lib.companion.sections.s6_running_time.experiment import RunningTime, table_label
 

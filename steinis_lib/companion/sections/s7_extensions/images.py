@@ -16,7 +16,7 @@ from torch import Tensor
 
 from steinis_lib.companion.problems.decoder import DecoderPosterior
 from steinis_lib.companion.runner.experiment import Chunk
-from steinis_lib.companion.sections.s5_likelihood import experiment as vae_likelihood
+from steinis_lib.companion.sections.s5_likelihood import problem as vae_likelihood
 from steinis_lib.companion.sections.s7_extensions.hais_run import HAISRun
 from steinis_lib.companion.sections.s7_extensions.other_scores import LowPrecision, OtherScores
 from steinis_lib.companion.sections.s7_extensions.settings import (

@@ -19,7 +19,7 @@ from steinis_lib.companion.sections.s2_mixtures import experiment as gmm_estimat
 from steinis_lib.companion.sections.s2_mixtures.statistics import EXPECTATIONS
 from steinis_lib.companion.sections.s3_adaptive_is import problem as adaptive_problem
 from steinis_lib.companion.sections.s4_rbm import experiment as rbm_partition
-from steinis_lib.companion.sections.s5_likelihood import experiment as vae_likelihood
+from steinis_lib.companion.sections.s5_likelihood import problem as vae_likelihood
 from steinis_lib.companion.sections.s7_extensions.images import Hybrid, hybrids
 from steinis_lib.companion.sections.s7_extensions.plane import ON_MIXTURES
 from steinis_lib.companion.sections.s7_extensions.settings import (

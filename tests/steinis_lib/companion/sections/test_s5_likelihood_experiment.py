@@ -6,16 +6,14 @@ import pytest
 import torch
 from cells import Cells
 
+from steinis_lib.companion.methods import METHODS, TUNED
 from steinis_lib.companion.parameters import ParameterError
 from steinis_lib.companion.problems.decoder import DecoderPosterior
-from steinis_lib.companion.sections.s5_likelihood import experiment
-from steinis_lib.companion.sections.s5_likelihood.experiment import (
+from steinis_lib.companion.sections.s5_likelihood import problem as problems
+from steinis_lib.companion.sections.s5_likelihood.experiment import EXPERIMENT, candidates
+from steinis_lib.companion.sections.s5_likelihood.problem import (
     CONDITIONS,
-    EXPERIMENT,
-    METHODS,
-    TUNED,
     VAELikelihood,
-    candidates,
     initial,
     label,
     problem,
@@ -138,11 +136,11 @@ def one_latent(monkeypatch):
     """The experiment on a small model, whose likelihoods are known."""
     model = small_model(3)
     images = (torch.rand(1000, 7, generator=torch.Generator().manual_seed(0)) > 0.4).to(F32)
-    monkeypatch.setattr(experiment.vae, "bundled", lambda d: model)
+    monkeypatch.setattr(problems.vae, "bundled", lambda d: model)
     monkeypatch.setattr(
-        experiment, "mnist", SimpleNamespace(bundled=lambda: images, binarise=lambda x: x)
+        problems, "mnist", SimpleNamespace(bundled=lambda: images, binarise=lambda x: x)
     )
-    monkeypatch.setattr(experiment.vae, "BUNDLED", (1,))
+    monkeypatch.setattr(problems.vae, "BUNDLED", (1,))
     sizes = {
         "latent_dims": (1,), "n_images": 40, "n_images_long": 40, "n_simulated": 40,
         "images_per_chunk": 40, "n_leaders": 30, "n_followers": 50, "transitions": (40,),

@@ -3,7 +3,7 @@ import pytest
 import xarray as xr
 
 from steinis_lib.companion.sections.s5_likelihood import statistics as vae
-from steinis_lib.companion.sections.s5_likelihood.experiment import VAELikelihood
+from steinis_lib.companion.sections.s5_likelihood.problem import VAELikelihood
 
 TRUTH = np.linspace(-120, -60, 12)
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from steinis_lib.companion import cli
+from steinis_lib.companion import cli, train_command
 from steinis_lib.companion.vae import mnist
 from steinis_lib.companion.vae import networks as vae
 from steinis_lib.companion.vae import training as vae_training
@@ -32,7 +32,7 @@ def tiny(monkeypatch, tmp_path):
     (tmp_path / "mnist" / "train-images-idx3-ubyte").write_bytes(content)
     small = partial(TrainingSettings, n_hidden=4, batch_size=20, held_out=20)
     monkeypatch.setattr(vae_training, "TrainingSettings", small)
-    monkeypatch.setattr(cli, "ROOT", tmp_path / "root")
+    monkeypatch.setattr(train_command, "ROOT", tmp_path / "root")
     monkeypatch.setattr(mnist, "MIRRORS", ())
     monkeypatch.setattr(pooch, "os_cache", lambda name: tmp_path / "cache")
     return tmp_path / "mnist"
