@@ -181,7 +181,7 @@ class SteinIS(Algorithm[SteinISState, SteinISInfo]):
         return replace(state, rng=fork(generator))
 
     def step(self, state: SteinISState) -> tuple[SteinISState, SteinISInfo]:
-        """Build the map from leaders, move all particles by it, and update log q.
+        """Take steps 1 to 3 of Algorithm 1: build the map, move all particles, update log q.
 
         Raises
         ------
@@ -194,8 +194,8 @@ class SteinIS(Algorithm[SteinISState, SteinISInfo]):
             generator = resume(rng, chosen.device)
             chosen = random_batch(chosen, self.leaders_per_step, generator)
             rng = generator.get_state()
-        step_map = build(self.target, chosen, self.kernel, epsilon)
-        leaders = step_map(state.leaders)
+        step_map = build(self.target, chosen, self.kernel, epsilon)  # 1, from leaders alone
+        leaders = step_map(state.leaders)  # 2, and the Jacobians for 3
         followers, log_abs_det, positive = step_map.with_log_det(state.followers, self.determinant)
         check_finite(leaders, "a leader")
         check_finite(followers, "a follower")
@@ -203,7 +203,7 @@ class SteinIS(Algorithm[SteinISState, SteinISInfo]):
         new = SteinISState(
             leaders=leaders,
             followers=followers,
-            log_q=state.log_q - log_abs_det,
+            log_q=state.log_q - log_abs_det,  # 3
             transition=state.transition + 1,
             n_folds=state.n_folds + folds,
             rng=rng,
