@@ -61,7 +61,10 @@ def run_notebook(
 
 
 def parameters_cell(cls: type[Parameters]) -> str:
-    """Return the source of a parameters cell: each parameter, and what it means."""
+    """Return the source of a parameters cell: each parameter, and what it means.
+
+    Papermill reads it line by line, so a description must not contain "=".
+    """
     lines = ["# None keeps the profile's value. `make notebooks` writes this cell."]
     for name, info in cls.model_fields.items():
         value = '"quick"' if name == "profile" else "None"

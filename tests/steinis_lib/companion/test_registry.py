@@ -3,6 +3,7 @@
 import importlib.util
 
 import nbformat
+import papermill
 import pytest
 
 from steinis_lib.companion import claims
@@ -39,6 +40,15 @@ def test_the_page_begins_with_the_sections_title_and_all_its_parameters(name):
     assert notebook.cells[0].source.splitlines()[0].endswith(section.title)
     (cell,) = (c for c in notebook.cells if "parameters" in c.metadata.get("tags", []))
     assert cell.source == parameters_cell(section.experiments[0].parameters)
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_papermill_understands_the_parameters_cell(name, caplog):
+    """It warns of parameters that it does not find there, such as those after a second "="."""
+    found = papermill.inspect_notebook(SECTIONS[name].notebook_path)
+    fields = SECTIONS[name].experiments[0].parameters.model_fields
+    assert {n: p["help"] for n, p in found.items()} == {n: i.description for n, i in fields.items()}
+    assert caplog.text == ""
 
 
 def test_the_book_has_every_page_and_every_section_in_order():

@@ -54,7 +54,7 @@ class AlgorithmChecks(Parameters):
     max_transitions: int = Field(300, ge=1, description="stop at the latest then")
     n_stopping_trials: int = Field(1000, ge=10, description="trials of the stopping check")
     determinant_dim: int = Field(
-        5, ge=3, le=100, description="d of the determinant check; at d = 2 the order is exact"
+        5, ge=3, le=100, description="d of the determinant check; for d of 2 the order is exact"
     )
     n_long_trials: int = Field(10, ge=1, description="trials of the continuation check")
     n_long_transitions: int = Field(1000, ge=1, description="transitions before continuing")

@@ -64,7 +64,7 @@ class GMMConvergence(Parameters):
         10.0, gt=0, le=1000, description="bandwidth multiplier of the conditions named wide"
     )
     step_size: float = Field(0.1, gt=0, le=1, description="ε, small: it stands in for dt")
-    end_time: float = Field(60.0, gt=0, le=1000, description="t at the end, t = ε ℓ")
+    end_time: float = Field(60.0, gt=0, le=1000, description="t at the end, where t is ε ℓ")
     n_times: int = Field(61, ge=3, le=1000, description="times at which curves are recorded")
     n_grid: int = Field(801, ge=101, le=10_001, description="points of the quadrature under q0")
 

@@ -82,7 +82,7 @@ class AdaptiveComparison(Parameters):
         ((-2.0, 0.0), (0.0, 1.0), (2.0, 0.0)), description="of the components"
     )
     variances: tuple[Positive, Positive] = Field((0.8, 0.6), description="of all, on the diagonal")
-    a1: float = Field(1.0, description="T(z) = (a1 z1 + b1, a2 z1² + a3 z2 + b2); not 0")
+    a1: float = Field(1.0, description="T maps z to (a1 z1 + b1, a2 z1² + a3 z2 + b2); not 0")
     a2: float = Field(0.35, description="the bend of the target named main")
     a2_easy: float = Field(0.1, description="the bend of the easy target")
     a2_hard: float = Field(0.8, description="the bend of the hard target")
