@@ -25,6 +25,7 @@ PAGES = sorted(
     if path.name not in NOT_PAGES and not path.relative_to(HTML).as_posix().startswith("_")
 )
 
+pytestmark = pytest.mark.slow
 if not PAGES and not REQUIRED:
     pytest.skip("the book is not built: run `make book`", allow_module_level=True)
 
