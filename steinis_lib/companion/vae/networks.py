@@ -8,6 +8,7 @@ Kingma & Welling's "Auto-Encoding Variational Bayes".
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -239,6 +240,18 @@ def load(path: Path) -> VAE:
             + "; ".join(f"{n}: expected {expected.get(n)}, got {found.get(n)}" for n in wrong)
         )
     return VAE(*networks(tensors), about["seed"], about["epochs"], about["held_out_elbo"])
+
+
+def check_bundled(latent_dims: Sequence[int]) -> None:
+    """Refuse a parameter `latent_dims` for which this repository has no trained model.
+
+    Raises
+    ------
+    ValueError
+        Naming the dimensions that there are, and those that are missing.
+    """
+    if missing := [d for d in latent_dims if d not in BUNDLED]:
+        raise ValueError(f"latent_dims: trained models are {BUNDLED}, none for {missing}")
 
 
 def bundled(latent_dim: int) -> VAE:

@@ -67,8 +67,7 @@ class VAELikelihood(Parameters):
 
     @model_validator(mode="after")
     def _sizes(self) -> VAELikelihood:
-        if missing := [d for d in self.latent_dims if d not in vae.BUNDLED]:
-            raise ValueError(f"latent_dims: trained models are {vae.BUNDLED}, none for {missing}")
+        vae.check_bundled(self.latent_dims)
         if self.n_images_long > self.n_images:
             raise ValueError(f"n_images_long: at most n_images = {self.n_images}")
         return self

@@ -97,8 +97,7 @@ class RunningTime(Parameters):
 
     @model_validator(mode="after")
     def _models_exist(self) -> RunningTime:
-        if missing := [d for d in self.latent_dims if d not in vae.BUNDLED]:
-            raise ValueError(f"latent_dims: trained models are {vae.BUNDLED}, none for {missing}")
+        vae.check_bundled(self.latent_dims)
         return self
 
 

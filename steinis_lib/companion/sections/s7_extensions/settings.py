@@ -77,8 +77,7 @@ class Beyond(Parameters):
 
     @model_validator(mode="after")
     def _fits(self) -> Beyond:
-        if missing := [d for d in self.latent_dims if d not in vae.BUNDLED]:
-            raise ValueError(f"latent_dims: trained models are {vae.BUNDLED}, none for {missing}")
+        vae.check_bundled(self.latent_dims)
         if self.n_pool < self.n_leaders:
             raise ValueError("n_pool: at least n_leaders")
         return self
