@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Generic, TypeVar
 
 import torch
 
@@ -12,6 +14,21 @@ from steinis_lib.core.checks import check_at_least
 
 State = TypeVar("State")
 Info = TypeVar("Info")
+
+_watcher: ContextVar[Callable[[Any], None] | None] = ContextVar("watcher", default=None)
+
+
+@contextmanager
+def watched(watcher: Callable[[Any], None]) -> Iterator[None]:
+    """Show `watcher` each new state of every `Algorithm.run` in this block, and in this thread.
+
+    An exception that it raises ends the run.
+    """
+    token = _watcher.set(watcher)
+    try:
+        yield
+    finally:
+        _watcher.reset(token)
 
 
 class Algorithm(ABC, Generic[State, Info]):
@@ -59,10 +76,13 @@ class Algorithm(ABC, Generic[State, Info]):
             If `n_transitions` is negative.
         """
         check_at_least(n_transitions, 0, "n_transitions")
+        watcher = _watcher.get()
         for _ in range(n_transitions):
             if self.finished(state):
                 break
             state, info = self.step(state)
             if on_step is not None:
                 on_step(state, info)
+            if watcher is not None:
+                watcher(state)
         return state

@@ -14,12 +14,14 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
 import xarray as xr
 
 from steinis_lib.companion.parameters import Parameters
+from steinis_lib.companion.runner.first_states import with_first_states
 
 
 @dataclass(frozen=True)
@@ -153,12 +155,14 @@ class Experiment:
 def compute_chunk(cell: Cell, parameters: Parameters, chunk: Chunk) -> xr.Dataset:
     """Compute a chunk here, check what comes back, and number its trials.
 
+    The variable `first_states` is added: see there.
+
     Raises
     ------
     ValueError
         If a variable has no dimension ``trial``, or another number of trials.
     """
-    dataset = cell.compute(parameters, chunk)
+    dataset = with_first_states(partial(cell.compute, parameters, chunk), chunk.n_trials)
     for name, variable in dataset.data_vars.items():
         if variable.sizes.get("trial") != chunk.n_trials:
             raise ValueError(

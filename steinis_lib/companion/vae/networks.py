@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import torch
@@ -148,6 +148,16 @@ class VAE:
     def latent_dim(self) -> int:
         """The dimension d of z."""
         return self.decoder.latent_dim
+
+    def double(self) -> VAE:
+        """Return the same model in 64-bit floats."""
+        named = {
+            f"{part}.{f.name}": getattr(network, f.name).double()
+            for part, network in (("decoder", self.decoder), ("encoder", self.encoder))
+            for f in fields(network)
+        }
+        decoder, encoder = networks(named)
+        return replace(self, decoder=decoder, encoder=encoder)
 
 
 def shapes(d: int, hidden: int, pixels: int) -> dict[str, tuple[int, ...]]:

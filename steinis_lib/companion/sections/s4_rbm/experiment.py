@@ -121,6 +121,7 @@ def cells(p: RBMPartition) -> list[Cell]:
                     tuning_label(condition, method, dim),
                     1,
                     partial(tune_method, condition=condition, method=method, dim=dim),
+                    method=f"{condition}-tuning-{method}",
                 )
                 for method in TUNED
             ]

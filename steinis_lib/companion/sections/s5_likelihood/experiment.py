@@ -38,17 +38,16 @@ from steinis_lib.companion.sections.s5_likelihood.problem import (
     CONDITIONS,
     EXACT_UP_TO,
     NAME,
-    ROUNDING,
     VAELikelihood,
     bounds_label,
     initial,
     label,
+    model_of,
     problem,
     truth_label,
     tuning_label,
 )
 from steinis_lib.companion.tuning import chosen, tune_sampler, tuning_record
-from steinis_lib.companion.vae import networks as vae
 from steinis_lib.stein.maps import Determinant
 
 
@@ -84,6 +83,7 @@ def cells(p: VAELikelihood) -> list[Cell]:
                         tuning_label(condition, method, dim),
                         1,
                         partial(tune_method, condition=condition, method=method, dim=dim),
+                        method=f"{condition}-tuning-{method}",
                     )
                     for method in TUNED
                 ]
@@ -118,7 +118,7 @@ def estimate(
     p: VAELikelihood, chunk: Chunk, *, condition: str, method: str, dim: int
 ) -> xr.Dataset:
     """Run one chunk of images with one method."""
-    model = vae.bundled(dim)
+    model = model_of(dim)
     images, _ = problem(p, model, condition, chunk.trials)
     tuning = _tuning_of(condition, method, dim)
     setting = None if tuning is None else chosen(chunk.pilots[tuning])
@@ -129,10 +129,7 @@ def estimate(
         batch_shape=(chunk.n_trials,), n_leaders=p.n_leaders, n_followers=p.n_followers,
         determinant=_determinant(dim),
     )  # fmt: skip
-    dataset = along_transitions({r.n_transitions: _measured(r) for r in found})
-    for name in set(dataset.data_vars) - {"evaluations", "n_folds"}:
-        dataset[name].attrs["tolerance"] = _rounding(method)
-    return dataset
+    return along_transitions({r.n_transitions: _measured(r) for r in found})
 
 
 def _measured(reading: Reading) -> dict[str, Tensor]:
@@ -151,14 +148,9 @@ def _measured(reading: Reading) -> dict[str, Tensor]:
     return found
 
 
-def _rounding(method: str) -> float:
-    deterministic = method == "is" or method.startswith("steinis")
-    return ROUNDING["maps" if deterministic else "chains"]
-
-
 def long_runs(p: VAELikelihood, chunk: Chunk, *, dim: int) -> xr.Dataset:
     """Estimate log p(x) of test images by long runs of many chains, from the encoder's Gaussian."""
-    model = vae.bundled(dim)
+    model = model_of(dim)
     images, _ = problem(p, model, "encoder", chunk.trials)
     sampler = HAIS(
         DecoderPosterior(model.decoder, images), initial(model, "encoder", images),
@@ -167,7 +159,7 @@ def long_runs(p: VAELikelihood, chunk: Chunk, *, dim: int) -> xr.Dataset:
     )  # fmt: skip
     end = sampler.run(sampler.init(chunk.generator(), batch_shape=(chunk.n_trials,)))
     sample = sampler.importance_sample(end)
-    return _of_chains({
+    return _per_image({
         "log_z": sample.log_z,
         "standard_error": sample.log_z_se,
         "ess": sample.ess / sample.n,
@@ -177,7 +169,7 @@ def long_runs(p: VAELikelihood, chunk: Chunk, *, dim: int) -> xr.Dataset:
 
 def bound(p: VAELikelihood, chunk: Chunk, *, dim: int) -> xr.Dataset:
     """Bound log p(x) of simulated images on both sides, from the encoder's Gaussian."""
-    model = vae.bundled(dim)
+    model = model_of(dim)
     images, latents = problem(p, model, "simulated", chunk.trials)
     assert latents is not None
     bounds = bidirectional(
@@ -185,7 +177,7 @@ def bound(p: VAELikelihood, chunk: Chunk, *, dim: int) -> xr.Dataset:
         chunk.generator(), n_chains=p.truth_chains, schedule=linear_schedule(p.truth_transitions),
         step_size=_long_step(chunk, dim), n_leapfrog=p.truth_leapfrogs,
     )  # fmt: skip
-    return _of_chains({"lower": bounds.lower, "upper": bounds.upper})
+    return _per_image({"lower": bounds.lower, "upper": bounds.upper})
 
 
 def _long_step(chunk: Chunk, dim: int) -> float:
@@ -193,16 +185,15 @@ def _long_step(chunk: Chunk, dim: int) -> float:
     return chosen(chunk.pilots[tuning_label("encoder", "hais-10l", dim)]).alpha
 
 
-def _of_chains(values: dict[str, Tensor]) -> xr.Dataset:
-    tolerance = {"tolerance": ROUNDING["chains"]}
-    return xr.Dataset({name: ("trial", v.numpy(), tolerance) for name, v in values.items()})
+def _per_image(values: dict[str, Tensor]) -> xr.Dataset:
+    return xr.Dataset({name: ("trial", v.numpy()) for name, v in values.items()})
 
 
 def tune_method(
     p: VAELikelihood, chunk: Chunk, *, condition: str, method: str, dim: int
 ) -> xr.Dataset:
     """Try all candidates of a method on the same pilot images, the last of the random order."""
-    model = vae.bundled(dim)
+    model = model_of(dim)
     images, _ = problem(p, model, condition, range(1000 - p.tuning_images, 1000))
     target, q0 = DecoderPosterior(model.decoder, images), initial(model, condition, images)
     k = p.tuning_transitions // 10 if method == "hais-10l" else p.tuning_transitions
@@ -214,12 +205,9 @@ def tune_method(
         )  # fmt: skip
 
     generator = chunk.stream(f"{label(condition, method, dim)}-pilots", 0)
-    record = tuning_record(
+    return tuning_record(
         tune_sampler(candidates(method), build, k, generator, repeats=p.tuning_images)
     )
-    for name in ("score", "standard_error"):
-        record[name].attrs["tolerance"] = _rounding(method)
-    return record
 
 
 def _determinant(dim: int) -> Determinant:

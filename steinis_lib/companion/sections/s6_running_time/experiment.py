@@ -42,8 +42,6 @@ IMAGES = {"images-steinis": "steinis", "images-hais-1l": "hais-1l"}
 """Label of a cell that varies the number of images → the method that it times."""
 SCORE = "growth-score"
 """Label of the cell that varies d of the decoder."""
-ROUNDING = 0.1
-"""Nats by which another processor may differ in the mean log-weight of a run in 32 bits."""
 
 
 class RunningTime(Parameters):
@@ -139,7 +137,7 @@ def time_table(p: RunningTime, chunk: Chunk, dim: int) -> xr.Dataset:
     dims = ("method", "transitions")
     variables = {
         "seconds": (dims, values[..., 0], {"units": "s"}),
-        "mean_log_w": (dims, values[..., 1], {"tolerance": ROUNDING}),
+        "mean_log_w": (dims, values[..., 1]),
         "evaluations": (dims, values[..., 2]),
     }
     coords = {"method": list(METHODS), "transitions": list(p.transitions)}
@@ -153,7 +151,7 @@ def time_images(p: RunningTime, chunk: Chunk, method: str) -> xr.Dataset:
     def timed(n_images: int) -> tuple[float, float]:
         return timed_run(p, method, dim, n_images, n, generator)[:2]
 
-    return _one_trial(over_sizes(p.image_counts, n, timed, ROUNDING))
+    return _one_trial(over_sizes(p.image_counts, n, timed))
 
 
 def time_growth(p: RunningTime, chunk: Chunk, growth: Growth) -> xr.Dataset:
@@ -163,13 +161,13 @@ def time_growth(p: RunningTime, chunk: Chunk, growth: Growth) -> xr.Dataset:
     def timed(size: int) -> tuple[float, float]:
         return time_transitions(growth, size, n, generator)
 
-    return _one_trial(over_sizes(getattr(p, growth.sizes), n, timed, 1e-6))
+    return _one_trial(over_sizes(getattr(p, growth.sizes), n, timed))
 
 
 def time_decoder(p: RunningTime, chunk: Chunk) -> xr.Dataset:
     """Time the score of a decoder, with its latent dimension varied."""
     n, generator = p.growth_transitions, chunk.generator()
-    return _one_trial(over_sizes(p.score_dims, n, lambda d: time_scores(d, n, generator), 1e-3))
+    return _one_trial(over_sizes(p.score_dims, n, lambda d: time_scores(d, n, generator)))
 
 
 def timed_run(

@@ -159,8 +159,6 @@ ENDS: dict[str, tuple[Annealing | Bridging, ...]] = {
 """The candidates for 4000 evaluations: each flow with each end of a kind."""
 FIRST_PILOT = 500
 """Pilots have the images from this one on, in the order of section 5."""
-TUNING_TOLERANCE = 0.1
-"""Nats by which another processor may differ in what pilots are judged by."""
 
 
 def hybrids(kind: str, dim: int) -> list[Hybrid]:
@@ -187,8 +185,7 @@ def tune_on_images(p: Beyond, chunk: Chunk, *, kind: str, dim: int) -> xr.Datase
         q = hybrid.flow.run(posterior, posterior.prior(), len(posterior.images), generator)
         found = hybrid.end.finish(posterior, q, hybrid.left(p.image_evaluations), generator)
         merits.append(-float(found["standard_error"].mean()))
-    tolerance = {"tolerance": TUNING_TOLERANCE}
-    return xr.Dataset({"merit": (("trial", "candidate"), [merits], tolerance)})
+    return xr.Dataset({"merit": (("trial", "candidate"), [merits])})
 
 
 def on_images(p: Beyond, chunk: Chunk, *, variant: str, dim: int) -> xr.Dataset:
@@ -215,10 +212,8 @@ def on_images(p: Beyond, chunk: Chunk, *, variant: str, dim: int) -> xr.Dataset:
         found = of_weights(importance_sampling(posterior, q, (n, left), generator))
     seconds = (time.perf_counter() - began) / n
     dims, shape = ("trial", "repeat"), (chunk.n_trials, repeats)
-    tolerance = {"tolerance": vae_likelihood.ROUNDING["chains"]}
     variables: dict[str, Any] = {
-        name: (dims, value.reshape(shape).double().numpy(), tolerance)
-        for name, value in found.items()
+        name: (dims, value.reshape(shape).double().numpy()) for name, value in found.items()
     }
     variables["seconds"] = (dims, np.full(shape, seconds), {"units": "s"})
     return xr.Dataset(variables, coords={"repeat": range(repeats)})
