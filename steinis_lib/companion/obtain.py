@@ -10,6 +10,7 @@ from typing import Any
 import xarray as xr
 
 from steinis_lib.companion import results
+from steinis_lib.companion.checkout import need_committed
 from steinis_lib.companion.parameters import Parameters
 from steinis_lib.companion.registry import EXPERIMENTS
 from steinis_lib.companion.runner import compute as runner
@@ -48,6 +49,12 @@ def obtain(
     At profile `paper` a stored result with the same parameters is used, and a computed one is
     stored; its chunks are kept, so that a killed run is taken up where it was. Profile `quick`
     always computes, and stores nothing.
+
+    Raises
+    ------
+    UncommittedError
+        If a result would be computed and stored, and files that it depends on differ from the last
+        commit. Nothing is computed then.
     """
     experiment = EXPERIMENTS[name]
     if not isinstance(parameters, Parameters):
@@ -56,9 +63,11 @@ def obtain(
     paper = parameters.profile == "paper"
     if paper and (found := stored(name, parameters)) is not None:
         return found
+    if paper:
+        need_committed()
     given = os.environ.get(CHUNKS_VARIABLE)
     chunks = Path(given) if given else runner.CHUNKS if paper else None
     tree = runner.compute(experiment, parameters, chunks=chunks, progress=progress)
     if paper:
-        results.save(tree, stored_path(name, parameters))
+        results.store(tree, stored_path(name, parameters))
     return tree

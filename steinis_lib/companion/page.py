@@ -48,11 +48,20 @@ def report(done: int, total: int, chunk: object) -> None:
 
 
 def origin(data: xr.DataTree) -> str:
-    """Return when, with what and at which commit a result was computed, for a sentence."""
-    found = attributes(data)["provenance"]
+    """Return when, with what and at which commits a result was computed, for a sentence."""
+    parts = attributes(data)["provenance"]
+    machines, versions, commits = (
+        list(dict.fromkeys(part[key] for part in parts)) for key in ("machine", "torch", "commit")
+    )
+    split = f" in {len(parts)} parts" if len(parts) > 1 else ""
+    if len(machines) > 1:
+        split += f" on {len(machines)} kinds of machine"
+    first, last = parts[0]["created"][:10], parts[-1]["created"][:10]
+    when = first if first == last else f"from {first} to {last}"
+    at = "commit" if len(commits) == 1 else "commits"
     return (
-        f"computed {found['created'][:10]} with PyTorch {found['torch']}, at commit "
-        f"{found['commit']}"
+        f"computed{split} {when} with PyTorch {' and '.join(versions)}, "
+        f"at {at} {' and '.join(commits)}"
     )
 
 

@@ -85,7 +85,8 @@ def algorithm_checks(bias=0.0, power=2.0, difference=0.0, within=0.954):
 def _finish(groups, parameters):
     tree = xr.DataTree.from_dict(groups)
     tree.attrs["parameters"] = parameters.model_dump_json()
-    tree.attrs["provenance"] = json.dumps(results.provenance(0.0))
+    chunk = results.provenance(0.0) | {"run": "2026-01-01T00:00:00.000+00:00"}
+    tree.attrs["provenance"] = json.dumps(results.parts([chunk]))
     return tree
 
 
@@ -94,4 +95,4 @@ def store(**trees):
     for name, tree in trees.items():
         experiment = name.replace("_", "-")
         paper = EXPERIMENTS[experiment].parameters.of_profile("paper")
-        results.save(tree, stored_path(experiment, paper))
+        results.store(tree, stored_path(experiment, paper))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import xarray as xr
 
@@ -36,6 +37,9 @@ def compute(
 ) -> xr.DataTree:
     """Run what is missing and return one group per cell, trials in order.
 
+    The attribute ``provenance`` of the tree lists the parts of the result: which run computed how
+    many chunks, on what, at which commit; see `steinis_lib.companion.results.parts`.
+
     Parameters
     ----------
     chunks
@@ -61,7 +65,7 @@ def compute(
         raise ValueError("workers is at least 1, and goes without scheduler")
     if scheduler is not None:
         running.check_address(scheduler)
-    started = time.time()
+    run = datetime.now(UTC).isoformat(timespec="milliseconds")
     store = None if chunks is None else ChunkStore(chunks, experiment.name, parameters)
     stages = experiment.stages(parameters)
     plan = {cell.label: experiment.chunks(parameters, cell) for stage in stages for cell in stage}
@@ -81,21 +85,38 @@ def compute(
                 if isinstance(outcome, Failure):
                     failed[chunk] = outcome
                     continue
+                found[chunk] = _of_run(run, outcome)
                 if store is not None:
-                    store.save(chunk, outcome)
-                found[chunk] = outcome
+                    store.save(chunk, found[chunk])
                 if progress:
                     progress(len(found), len(everything), chunk)
         if failed:
             done = sum(len(plan[cell.label]) for cell in stage) - len(failed)
             raise ChunkError(_describe(parameters, failed, done))
         for cell in stage:
-            groups[cell.label] = xr.concat([found[c] for c in plan[cell.label]], "trial")
+            groups[cell.label] = _joined(found[c] for c in plan[cell.label])
     tree = xr.DataTree.from_dict(groups)
     tree.attrs["experiment"] = experiment.name
     tree.attrs["parameters"] = parameters.model_dump_json()
-    tree.attrs["provenance"] = json.dumps(results.provenance(started))
+    made = [_provenance(found[chunk]) for chunk in everything]
+    tree.attrs["provenance"] = json.dumps(results.parts(made))
     return tree
+
+
+def _provenance(dataset: xr.Dataset) -> dict[str, Any]:
+    return json.loads(dataset.attrs["provenance"])
+
+
+def _of_run(run: str, dataset: xr.Dataset) -> xr.Dataset:
+    """A new chunk that says in its provenance which run it belongs to."""
+    return dataset.assign_attrs(provenance=json.dumps(_provenance(dataset) | {"run": run}))
+
+
+def _joined(chunks: Iterable[xr.Dataset]) -> xr.Dataset:
+    """All trials of a cell; attributes of variables stay, those of single chunks do not."""
+    joined = xr.concat(list(chunks), "trial")
+    joined.attrs.clear()
+    return joined
 
 
 def _missing(

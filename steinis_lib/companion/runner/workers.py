@@ -6,9 +6,11 @@ Workers compute and return chunks; they share no disk with this process and keep
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import pickle
 import queue
+import time
 import traceback
 from collections.abc import Generator, Iterator
 from concurrent.futures import CancelledError, ThreadPoolExecutor
@@ -20,6 +22,7 @@ from urllib.parse import urlsplit
 import torch
 import xarray as xr
 
+from steinis_lib.companion import results
 from steinis_lib.companion.parameters import Parameters
 from steinis_lib.companion.runner.experiment import Cell, Chunk, compute_chunk
 from steinis_lib.companion.runner.versions import versions
@@ -85,11 +88,15 @@ def run_jobs(
 def attempt(
     cell: Cell, parameters: Parameters, chunk: Chunk, worker: str = "this process"
 ) -> xr.Dataset | Failure:
-    """Compute a chunk here; return the end of the traceback if that fails."""
+    """Compute a chunk here and say so in it; return the end of the traceback if that fails."""
     threads, dtype = torch.get_num_threads(), torch.get_default_dtype()
     _set_process_wide()
+    started = time.time()
     try:
-        return compute_chunk(cell, parameters, chunk)
+        dataset = compute_chunk(cell, parameters, chunk)
+        made = results.provenance(started)
+        made["seconds"] = round(time.time() - started, 4)  # to be added up over many chunks
+        return dataset.assign_attrs(provenance=json.dumps(made))
     except (Exception, SystemExit):
         return Failure(worker, "\n".join(traceback.format_exc().splitlines()[-12:]))
     finally:

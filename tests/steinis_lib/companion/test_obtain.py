@@ -5,8 +5,9 @@ import json
 import pytest
 import xarray as xr
 
+from steinis_lib.companion import checkout, results
 from steinis_lib.companion import obtain as module
-from steinis_lib.companion import results
+from steinis_lib.companion.checkout import UncommittedError
 from steinis_lib.companion.obtain import obtain, stored, stored_path
 from steinis_lib.companion.parameters import ParameterError
 from steinis_lib.companion.registry import EXPERIMENTS
@@ -17,9 +18,10 @@ NAME = "gmm-convergence"
 
 @pytest.fixture(autouse=True)
 def folder(monkeypatch, tmp_path):
-    """A results folder of the test's own, and no folder of chunks from outside."""
+    """A results folder of the test's own, no folder of chunks from outside, all committed."""
     monkeypatch.setattr(results, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(module.runner, "CHUNKS", tmp_path / "chunks")
+    monkeypatch.setattr(checkout, "uncommitted", list)
     monkeypatch.delenv(module.CHUNKS_VARIABLE, raising=False)
     return tmp_path / "results"
 
@@ -65,7 +67,8 @@ def test_paper_is_stored_and_then_used_without_computing(folder, computed, monke
     paper = GMMConvergence.of_profile("paper")
     assert stored(NAME, paper) is None
     assert number(obtain(NAME, paper)) == 1
-    assert files(folder) == [f"{NAME}/paper.nc"]
+    assert files(folder) == ["SHA256SUMS", f"{NAME}/paper.nc"]
+    assert results.check_sum(stored_path(NAME, paper)) is None
 
     def fail(*arguments, **settings):
         raise AssertionError("computed")
@@ -85,7 +88,7 @@ def test_changed_parameters_go_to_a_file_of_their_own(folder, computed):
     before = default.read_bytes()
     assert number(obtain(NAME, other)) == 2
     assert default.read_bytes() == before
-    assert files(folder) == [f"{NAME}/paper-{other.digest()}.nc", f"{NAME}/paper.nc"]
+    assert files(folder) == ["SHA256SUMS", f"{NAME}/paper-{other.digest()}.nc", f"{NAME}/paper.nc"]
     assert [number(obtain(NAME, p)) for p in (paper, other)] == [1, 2]
     assert len(computed) == 2
 
@@ -138,6 +141,24 @@ def test_a_failing_computation_stores_nothing(folder, monkeypatch):
     with pytest.raises(FloatingPointError):
         obtain(NAME, GMMConvergence.of_profile("paper"))
     assert files(folder) == []
+
+
+def test_paper_is_not_computed_from_files_that_git_does_not_hold(folder, computed, monkeypatch):
+    monkeypatch.setattr(checkout, "uncommitted", lambda: ["steinis_lib/steinis.py", "b", "c", "d"])
+    with pytest.raises(UncommittedError) as caught:
+        obtain(NAME, GMMConvergence.of_profile("paper"))
+    message = str(caught.value)
+    assert "differ from the last commit: steinis_lib/steinis.py, b, c and 1 more." in message
+    assert message.endswith("Commit them, or use --profile quick.")
+    assert computed == [] and files(folder.parent) == []
+    assert number(obtain(NAME, GMMConvergence.of_profile("quick"))) == 1
+
+
+def test_what_is_stored_is_used_whatever_git_holds(computed, monkeypatch):
+    paper = GMMConvergence.of_profile("paper")
+    obtain(NAME, paper)
+    monkeypatch.setattr(checkout, "uncommitted", lambda: ["steinis_lib/steinis.py"])
+    assert number(obtain(NAME, paper)) == 1
 
 
 def test_parameters_may_be_a_mapping_and_are_checked(computed):

@@ -1,7 +1,10 @@
+import json
+
 import pytest
+import xarray as xr
 
 from steinis_lib.companion.intervals import Estimate
-from steinis_lib.companion.page import interval, number
+from steinis_lib.companion.page import interval, number, origin
 
 
 @pytest.mark.parametrize(
@@ -24,3 +27,31 @@ def test_large_numbers_have_no_power_of_ten(value, digits, text):
 
 def test_an_interval_is_scaled_as_a_whole():
     assert interval(Estimate(1.5, 1.25, 2.0), 2, scale=1e3) == "1,500 [1,250, 2,000]"
+
+
+FIRST = {
+    "created": "2026-03-01T10:00:00+00:00", "torch": "2.6.0", "machine": "A, 2 cores",
+    "commit": "abc",
+}  # fmt: skip
+LAST = {"created": "2026-03-04T10:00:00+00:00"}
+
+
+@pytest.mark.parametrize(
+    ("others", "text"),
+    [
+        ([], "computed 2026-03-01 with PyTorch 2.6.0, at commit abc"),
+        ([{}], "computed in 2 parts 2026-03-01 with PyTorch 2.6.0, at commit abc"),
+        (
+            [{}, LAST],
+            "computed in 3 parts from 2026-03-01 to 2026-03-04 with PyTorch 2.6.0, at commit abc",
+        ),
+        (
+            [{"machine": "B, 8 cores"}, LAST | {"commit": "def-dirty", "torch": "2.7.0"}],
+            "computed in 3 parts on 2 kinds of machine from 2026-03-01 to 2026-03-04 with PyTorch "
+            "2.6.0 and 2.7.0, at commits abc and def-dirty",
+        ),
+    ],
+)
+def test_a_sentence_says_where_the_data_come_from(others, text):
+    parts = [FIRST, *(FIRST | change for change in others)]
+    assert origin(xr.DataTree(xr.Dataset(attrs={"provenance": json.dumps(parts)}))) == text

@@ -2,6 +2,7 @@ import json
 import os
 import platform
 import re
+import subprocess
 from pathlib import Path
 
 import h5py
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import steinis_lib
-from steinis_lib.companion import results
+from steinis_lib.companion import checkout, results
 
 
 def tree():
@@ -172,23 +173,122 @@ def test_provenance_says_when_with_what_and_on_what_but_not_where_on_disk():
     assert found["python"] == platform.python_version()
     assert f"{os.cpu_count()} cores" in found["machine"]
     text = json.dumps(found)
-    assert str(results.ROOT) not in text
+    assert str(checkout.ROOT) not in text
     assert str(Path.home()) not in text
 
 
-def test_the_commit_is_named_or_said_to_be_unknown(monkeypatch, tmp_path):
-    commit = results.provenance(0.0)["commit"]
-    assert re.fullmatch(r"[0-9a-f]{12,}(-dirty)?|unknown \(no git checkout\)", commit)
-    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    monkeypatch.setattr(results, "ROOT", tmp_path)
-    assert results.provenance(0.0)["commit"] == "unknown (no git checkout)"
+def test_a_process_names_the_commit_that_it_began_with(monkeypatch):
+    results._commit.cache_clear()
+    try:
+        monkeypatch.setattr(checkout, "commit", lambda: "before")
+        assert results.provenance(0.0)["commit"] == "before"
+        monkeypatch.setattr(checkout, "commit", lambda: "after")
+        assert results.provenance(0.0)["commit"] == "before"
+    finally:
+        results._commit.cache_clear()
+
+
+def chunk(**changes):
+    """What a chunk says of itself."""
+    plain = {
+        "created": "2026-03-01T10:00:00+00:00", "seconds": 0.04, "run": "2026-03-01T09:00:00+00:00",
+        "steinis_lib": "1", "torch": "2", "numpy": "3", "python": "4", "machine": "m",
+        "commit": "c",
+    }  # fmt: skip
+    return plain | changes
+
+
+def test_chunks_computed_in_the_same_way_are_one_part():
+    late = "2026-03-01T11:00:00+00:00"
+    found = results.parts([chunk(), chunk(created=late), *[chunk()] * 8])
+    same = {key: chunk()[key] for key in results.PART}
+    assert found == [same | {"chunks": 10, "seconds": 0.4, "created": late}]
+
+
+@pytest.mark.parametrize(
+    "key", ["run", "commit", "machine", "steinis_lib", "torch", "numpy", "python"]
+)
+def test_what_was_computed_otherwise_is_another_part_and_the_earlier_one_is_first(key):
+    late = chunk(created="2026-03-02T00:00:00+00:00", seconds=30.0) | {key: "0"}
+    found = results.parts([late, chunk(), late])
+    assert [part[key] for part in found] == [chunk()[key], "0"]
+    assert [part["chunks"] for part in found] == [1, 2]
+    assert [part["seconds"] for part in found] == [0.0, 60.0]
+    assert [part["created"][:10] for part in found] == ["2026-03-01", "2026-03-02"]
 
 
 def test_attributes_come_back_decoded(tmp_path):
     whole = tree()
-    whole.attrs["provenance"] = json.dumps(results.provenance(0.0))
+    whole.attrs["provenance"] = json.dumps(results.parts([chunk()]))
     results.save(whole, tmp_path / "x.nc")
     found = results.attributes(results.load(tmp_path / "x.nc"))
     assert found["experiment"] == "x"
     assert found["parameters"] == {"ε": 0.1}
-    assert found["provenance"]["steinis_lib"] == steinis_lib.__version__
+    assert [part["chunks"] for part in found["provenance"]] == [1]
+
+
+# --------------------------------------------------------------------------------- checksums
+
+
+@pytest.fixture
+def folder(monkeypatch, tmp_path):
+    """A results folder of the test's own."""
+    monkeypatch.setattr(results, "RESULTS", tmp_path / "results")
+    return tmp_path / "results"
+
+
+def test_stored_results_are_listed_so_that_sha256sum_can_check_them(folder):
+    paths = [folder / name for name in ("b/paper.nc", "a/paper.nc", "a/paper-1f.nc")]
+    for path in paths:
+        results.store(tree(), path)
+    names = [line.split("  ")[1] for line in (folder / "SHA256SUMS").read_text().splitlines()]
+    assert names == ["a/paper-1f.nc", "a/paper.nc", "b/paper.nc"]
+    command = ["sha256sum", "--check", "--strict", "SHA256SUMS"]
+    checked = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    assert checked.stdout.splitlines() == [f"{name}: OK" for name in names]
+    assert [results.check_sum(path) for path in paths] == [None] * 3
+    assert sorted(os.listdir(folder)) == ["SHA256SUMS", "a", "b"]
+
+
+def test_a_result_that_is_stored_again_has_its_new_checksum(folder):
+    other = tree()
+    other.attrs["experiment"] = "y"
+    for path in (folder / "a.nc", folder / "b.nc"):
+        results.store(tree(), path)
+    results.store(other, folder / "a.nc")
+    assert len((folder / "SHA256SUMS").read_text().splitlines()) == 2
+    assert results.check_sum(folder / "a.nc") is results.check_sum(folder / "b.nc") is None
+
+
+def test_an_edited_result_differs_from_its_checksum(folder):
+    path = folder / "a" / "paper.nc"
+    results.store(tree(), path)
+    other = tree()
+    other["steinis"]["special"][7] = 0.3334
+    results.save(other, path)
+    assert re.fullmatch(
+        "a/paper.nc differs from its checksum in SHA256SUMS; delete .*", results.check_sum(path)
+    )
+
+
+def test_a_result_without_a_checksum_is_named(folder):
+    path = folder / "a" / "paper.nc"
+    results.save(tree(), path)
+    assert "a/paper.nc is not listed in SHA256SUMS" in results.check_sum(path)
+    results.store(tree(), folder / "b" / "paper.nc")
+    assert "a/paper.nc is not listed in SHA256SUMS" in results.check_sum(path)
+
+
+def test_a_listed_result_that_is_gone_is_named(folder):
+    path = folder / "a" / "paper.nc"
+    results.store(tree(), path)
+    path.unlink()
+    assert "a/paper.nc is not there" in results.check_sum(path)
+
+
+def test_the_results_of_the_repository_are_as_listed():
+    paths = sorted(results.RESULTS.rglob("*.nc"))
+    assert [results.check_sum(path) for path in paths] == [None] * len(paths)
+    assert sorted(results._listed()) == [
+        path.relative_to(results.RESULTS).as_posix() for path in paths
+    ]

@@ -20,7 +20,7 @@ from toy_experiments import EXPERIMENT, PILOTED, TROUBLED, Toy, cells, chunks
 from typer.testing import CliRunner
 
 import steinis_lib
-from steinis_lib.companion import results
+from steinis_lib.companion import checkout, results
 from steinis_lib.companion.cli import app
 from steinis_lib.companion.runner import compute as runner
 from steinis_lib.companion.runner import store, versions
@@ -101,8 +101,9 @@ def dask_cluster(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def no_git(monkeypatch):
-    """Asking git for the commit would take most of these tests' time."""
+    """What git says of this checkout is not what these tests are about."""
     monkeypatch.setattr(results, "_commit", lambda: "unknown")
+    monkeypatch.setattr(checkout, "uncommitted", list)
 
 
 @pytest.fixture(scope="module")
@@ -160,6 +161,85 @@ def test_kept_chunks_give_the_same_result_and_are_not_computed_again(expected, t
     assert kept(tmp_path) == ALL
 
 
+def parts(tree):
+    return results.attributes(tree)["provenance"]
+
+
+def compute_some(p, chunks, n):
+    """Compute `n` chunks and be interrupted."""
+
+    def progress(done, total, chunk):
+        if done == n:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        compute(EXPERIMENT, p, chunks=chunks, progress=progress)
+
+
+def test_a_result_of_one_run_has_one_part():
+    tree = compute(EXPERIMENT, Toy(seconds=0.05))
+    assert set(tree.attrs) == {"experiment", "parameters", "provenance"}
+    (part,) = parts(tree)
+    same = {key: value for key, value in results.provenance(0.0).items() if key in results.PART}
+    assert part == part | same
+    assert set(part) == {*results.PART, "chunks", "seconds", "created"}
+    assert part["chunks"] == 6
+    assert part["seconds"] >= 0.6  # so long does the toy sleep
+    assert part["run"][:19] <= part["created"][:19]
+
+
+def test_an_interrupted_run_that_went_on_has_two_parts(expected, tmp_path):
+    p = Toy(seconds=0.0)
+    compute_some(p, tmp_path, 2)
+    tree = compute(EXPERIMENT, p, chunks=tmp_path)
+    assert contents(tree) == expected
+    first, second = parts(tree)
+    assert (first["chunks"], second["chunks"]) == (2, 4)
+    assert first["run"] < second["run"]
+    assert parts(compute(EXPERIMENT, p, chunks=tmp_path)) == [first, second]
+
+
+def test_parts_name_the_commit_and_the_machine_of_their_own_chunks(tmp_path, monkeypatch):
+    p = Toy(seconds=0.0)
+    monkeypatch.setattr(results, "_commit", lambda: "first")
+    compute_some(p, tmp_path, 1)
+    monkeypatch.setattr(results, "_commit", lambda: "second")
+    processors = iter(["A", "A", "B", "A", "B"])
+    monkeypatch.setattr(results, "_processor", lambda: next(processors))
+    found = parts(compute(EXPERIMENT, p, chunks=tmp_path))
+    described = sorted((x["commit"], x["machine"].split(",")[0], x["chunks"]) for x in found[-2:])
+    assert described == [("second", "A", 3), ("second", "B", 2)]
+    assert (found[0]["commit"], found[0]["chunks"]) == ("first", 1)
+    assert found[1]["run"] == found[2]["run"] > found[0]["run"]
+
+
+def test_a_chunk_computed_again_belongs_to_the_run_that_computed_it(tmp_path):
+    first = parts(compute(EXPERIMENT, Toy(seconds=0.0), chunks=tmp_path))
+    for path in tmp_path.rglob("b-000[01].nc"):
+        path.unlink()
+    found = parts(compute(EXPERIMENT, Toy(seconds=0.0), chunks=tmp_path))
+    assert [part["chunks"] for part in found] == [4, 2]
+    assert found[0]["run"] == first[0]["run"]
+
+
+def test_attributes_of_chunks_do_not_reach_the_result_nor_other_chunks(tmp_path, monkeypatch):
+    seen = []
+    original = toy_experiments.run_chunk
+
+    def run(p, chunk):
+        seen.extend(pilot.attrs for pilot in chunk.pilots.values())
+        dataset = original(p, chunk).assign_attrs(note="of a chunk")
+        dataset["x"].attrs["units"] = "m"
+        return dataset
+
+    monkeypatch.setattr(toy_experiments, "run_chunk", run)
+    for _ in range(2):  # the second time from kept chunks
+        tree = compute(PILOTED, Toy(seconds=0.0), chunks=tmp_path)
+        assert [node.attrs for node in tree.children.values()] == [{}, {}, {}]
+        assert tree["a"]["x"].attrs == {"units": "m"}  # those of variables stay
+    assert seen == [{}] * 6
+
+
 @pytest.mark.slow
 def test_two_local_workers_give_the_same_result(expected, tmp_path):
     p = Toy(folder=str(tmp_path))
@@ -172,6 +252,9 @@ def test_two_local_workers_give_the_same_result(expected, tmp_path):
     pids = {pid for _, _, pid in log(tmp_path, "started")}
     assert len(pids) == 2
     assert str(os.getpid()) not in pids
+    (part,) = parts(tree)
+    assert part["chunks"] == 6
+    assert part["commit"] != "unknown"  # that of the workers, which know nothing of `no_git`
 
 
 @pytest.mark.slow
