@@ -80,7 +80,8 @@ def compute(
     for stage in stages:
         jobs = _missing(stage, plan, found, groups)
         failed: dict[Chunk, Failure] = {}
-        with closing(running.run_jobs(jobs, parameters, workers, scheduler)) as outcomes:
+        of_names = {experiment.name: parameters}
+        with closing(running.run_jobs(jobs, of_names, workers, scheduler)) as outcomes:
             for chunk, outcome in outcomes:
                 if isinstance(outcome, Failure):
                     failed[chunk] = outcome

@@ -12,7 +12,7 @@ import pickle
 import queue
 import time
 import traceback
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -67,9 +67,18 @@ def check_address(scheduler: str) -> None:
 
 
 def run_jobs(
-    jobs: list[Job], parameters: Parameters, workers: int = 1, scheduler: str | None = None
+    jobs: list[Job],
+    parameters: Mapping[str, Parameters],
+    workers: int = 1,
+    scheduler: str | None = None,
 ) -> Outcomes:
-    """Give each chunk with its dataset, or its failure after a second try, as they finish."""
+    """Give each chunk with its dataset, or its failure after a second try, as they finish.
+
+    Parameters
+    ----------
+    parameters
+        Of each experiment that jobs are from, by its name.
+    """
     if jobs and (workers > 1 or scheduler is not None):
         with _connected(min(workers, len(jobs)), scheduler) as client:
             try:
@@ -78,10 +87,10 @@ def run_jobs(
                 raise SchedulerError(f"the connection to the cluster was lost: {error}") from error
         return
     for cell, chunk in jobs:
-        outcome = attempt(cell, parameters, chunk)
+        outcome = attempt(cell, parameters[chunk.experiment], chunk)
         if isinstance(outcome, Failure):
             _log_retry(chunk, outcome)
-            outcome = attempt(cell, parameters, chunk)
+            outcome = attempt(cell, parameters[chunk.experiment], chunk)
         yield chunk, outcome
 
 
@@ -175,7 +184,7 @@ def _probe(scheduler: str) -> None:
         raise SchedulerError(f"no Dask scheduler answers at {scheduler}") from error
 
 
-def _on_workers(client: Client, parameters: Parameters, jobs: list[Job]) -> Outcomes:
+def _on_workers(client: Client, parameters: Mapping[str, Parameters], jobs: list[Job]) -> Outcomes:
     from distributed import KilledWorker
 
     running: dict[Future[Any], Job] = {}
@@ -183,8 +192,10 @@ def _on_workers(client: Client, parameters: Parameters, jobs: list[Job]) -> Outc
 
     def submit(job: Job, failed_on: str | None = None) -> None:
         others = [w for w in client.nthreads() if w != failed_on] if failed_on else []
+        cell, chunk = job
+        pickled = pickle.dumps((cell, parameters[chunk.experiment], chunk))
         future = client.submit(
-            run_on_worker, pickle.dumps((job[0], parameters, job[1])), versions(), pure=False,
+            run_on_worker, pickled, versions(), pure=False,
             workers=others or None, allow_other_workers=bool(others),
         )  # fmt: skip
         running[future] = job

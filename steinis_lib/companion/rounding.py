@@ -1,0 +1,80 @@
+"""How far rounding errors move the stored numbers: measured, and kept in ``data/rounding.json``.
+
+Other processors round otherwise, and a recursion of hundreds of transitions can amplify that until
+the results have nothing in common. ``benchmarks/rounding.py`` computes chunks again under other
+instruction sets, and with random inputs moved by one unit in the last place. The largest difference
+that it finds is the *spread* of a variable, for each method.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+
+import numpy as np
+import xarray as xr
+
+from steinis_lib.companion.checkout import DATA
+
+FILE = DATA / "rounding.json"
+KEPT = ("transitions", "candidate")
+"""Along these dimensions spreads are kept apart, because rounding errors grow with transitions, and
+candidates for a setting have steps of all sizes. Over all other dimensions they are maxima."""
+
+Spread = float | list[float] | dict[str, float]
+"""One number; or one for each candidate; or one for each number of transitions."""
+Spreads = Mapping[str, Mapping[str, Mapping[str, Spread]]]
+"""Experiment → method → variable → its spread."""
+
+
+@cache
+def measured() -> Spreads:
+    """Return the spreads that were measured."""
+    return json.loads(FILE.read_text("utf-8"))["spreads"]
+
+
+def spread_like(spread: Spread, variable: xr.DataArray) -> xr.DataArray:
+    """Return a spread with that dimension of a variable along which it is kept, or none.
+
+    What was never measured, such as other numbers of transitions, has the largest spread that was.
+    """
+    if isinstance(spread, list):
+        return xr.DataArray(spread, dims="candidate")
+    if isinstance(spread, dict):
+        largest = max(spread.values())
+        numbers = [str(n) for n in variable.transitions.values]
+        return xr.DataArray([spread.get(n, largest) for n in numbers], dims="transitions")
+    return xr.DataArray(spread)
+
+
+def spread_between(one: xr.DataArray, other: xr.DataArray) -> Spread:
+    """Return the largest difference of two variables of the same shape, kept apart as above."""
+    distance = difference(one, other)
+    kept = [d for d in distance.dims if d in KEPT]
+    largest = distance.max([d for d in distance.dims if d not in KEPT])
+    if kept == ["transitions"]:
+        numbers = map(str, largest.transitions.values)
+        return dict(zip(numbers, map(float, largest.values), strict=True))
+    return [float(x) for x in largest.values] if kept else float(largest)
+
+
+def larger(one: Spread | None, other: Spread) -> Spread:
+    """Return the larger of two spreads of a variable, at each place."""
+    if one is None:
+        return other
+    if isinstance(one, dict) and isinstance(other, dict):
+        return {k: max(one.get(k, 0.0), other.get(k, 0.0)) for k in {**one, **other}}
+    if isinstance(one, list) and isinstance(other, list):
+        return [max(pair) for pair in zip(one, other, strict=True)]
+    assert isinstance(one, float) and isinstance(other, float)
+    return max(one, other)
+
+
+def difference(one: xr.DataArray, other: xr.DataArray) -> xr.DataArray:
+    """Return |one - other|: 0 where both are NaN, or the same infinity; ∞ where only one is."""
+    a, b = one.transpose(*other.dims).values.astype(float), other.values.astype(float)
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    both = np.isfinite(a) & np.isfinite(b)
+    distance = np.where(same, 0.0, np.where(both, np.abs(np.where(both, a - b, 0.0)), np.inf))
+    return other.copy(data=distance)
