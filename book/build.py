@@ -13,7 +13,7 @@ from pathlib import Path
 
 import yaml
 
-from steinis_lib.companion.claims import markdown_table
+from steinis_lib.companion import claims, stability
 from steinis_lib.companion.notebooks import run_notebook
 from steinis_lib.companion.registry import SECTIONS
 
@@ -22,7 +22,9 @@ ROOT = BOOK.parent
 EXECUTED = BOOK / "sections"
 GENERATED = BOOK / "_generated"
 BEFORE = ("method",)
-AFTER = ("claims", "choices", "clusters", "benchmarks", "errata", "references")
+AFTER = (
+    "claims", "verification", "choices", "clusters", "benchmarks", "errata", "references",
+)  # fmt: skip
 """The pages before and after the sections."""
 
 
@@ -79,12 +81,14 @@ def run_notebooks(profile: str) -> None:
 
 
 def write_fragments() -> None:
-    """Write the tables of claims and of benchmarks that the pages include."""
+    """Write the tables of claims, of stability and of benchmarks that the pages include."""
     GENERATED.mkdir(exist_ok=True)
     program = ROOT / "benchmarks" / "tables.py"
     subprocess.run([sys.executable, program, "--folder", GENERATED], check=True)
     for file_name, brief in (("claims_table.md", False), ("claims_brief.md", True)):
-        (GENERATED / file_name).write_text(markdown_table(brief=brief), encoding="utf-8")
+        (GENERATED / file_name).write_text(claims.markdown_table(brief=brief), encoding="utf-8")
+    table = stability.markdown_table()
+    (GENERATED / "stability_table.md").write_text(table, encoding="utf-8")
 
 
 def write_picture() -> None:
@@ -122,6 +126,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Build the book.")
     parser.add_argument("--profile", choices=["paper", "quick"], default="paper")
     arguments = parser.parse_args()
+    try:
+        stability.need_measured()
+    except FileNotFoundError as error:
+        print(error, file=sys.stderr)
+        return 1
     run_notebooks(arguments.profile)
     write_fragments()
     if arguments.profile == "paper":

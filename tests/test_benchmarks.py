@@ -6,12 +6,21 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+import rounding
 import straightforward
 import tables
 import timing
 import torch
+import xarray as xr
 from problems import Banana, particles
+
+from steinis_lib.companion import obtain, registry, results
+from steinis_lib.companion import rounding as measured_rounding
+from steinis_lib.companion.parameters import Parameters
+from steinis_lib.companion.runner.compute import compute
+from steinis_lib.companion.runner.experiment import Cell, Experiment
 
 ROOT = Path(__file__).resolve().parents[1]
 CPU = torch.device("cpu")
@@ -140,3 +149,124 @@ def test_every_table_is_included_by_the_page():
     page = (ROOT / "book" / "benchmarks.md").read_text("utf-8")
     for name in (*tables.BENCHMARKS, "machine"):
         assert f"_generated/benchmarks_{name}.md" in page
+
+
+# ------------------------------------------------------------------------------------- rounding
+
+
+def doublings(p, chunk):
+    """Bits of a random number, of which each doubling loses one; and what is never compared."""
+    x = torch.rand(chunk.n_trials, generator=chunk.generator())
+    rows = [(x * 2.0**n % 1).numpy() for n in (0, 10, 40)]
+    return xr.Dataset(
+        {
+            "x": (("trial", "transitions"), np.stack(rows, 1)),
+            "constant": ("trial", np.ones(chunk.n_trials)),
+            "seconds": ("trial", np.full(chunk.n_trials, time.time()), {"units": "s"}),
+        },
+        {"transitions": [0, 10, 40]},
+    )
+
+
+def with_pilot(p, chunk):
+    dataset = doublings(p, chunk)
+    return dataset.assign(constant=dataset.constant * chunk.pilots["pilot"].constant.mean())
+
+
+def toy(name):
+    cells = [
+        Cell("pilot", 1, doublings),
+        *(Cell(f"double-{n}", 9, with_pilot, 3, ("pilot",), "double") for n in (1, 2)),
+    ]
+    return Experiment(name, Parameters, lambda p: cells)
+
+
+@pytest.fixture
+def measuring(monkeypatch, tmp_path):
+    """Two stored toys and one that is not stored; the kept file and the written one are ours."""
+    ours = {name: toy(name) for name in ("one", "two", "three")}
+    monkeypatch.setattr(registry, "EXPERIMENTS", ours)
+    monkeypatch.setattr(obtain, "EXPERIMENTS", ours)
+    monkeypatch.setattr(results, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(rounding, "KEPT", tmp_path / "kept")
+    monkeypatch.setattr(measured_rounding, "FILE", tmp_path / "rounding.json")
+    for name in ("rand", "randn"):
+        monkeypatch.setattr(torch, name, getattr(torch, name))  # `nudge` replaces them for good
+    for name in ("one", "two"):
+        tree = compute(ours[name], Parameters())
+        results.save(tree, obtain.stored_path(name, Parameters()))
+    return tmp_path
+
+
+def kept_rows(folder):
+    return {p.name: list(rounding.rows(p)) for p in sorted((folder / "kept").iterdir())}
+
+
+def test_random_numbers_are_nudged_by_one_unit_in_the_last_place(measuring):
+    def draws():
+        g = torch.Generator().manual_seed(3)
+        return torch.rand(9, generator=g), torch.randn(2, 9, generator=g, dtype=torch.float32)
+
+    uniform, normal = draws()
+    rounding.nudge(torch)
+    nudged, more = draws()
+    assert torch.equal(nudged, torch.nextafter(uniform, torch.full_like(uniform, 0.5)))
+    assert torch.equal(more, torch.nextafter(normal, torch.full_like(normal, torch.inf)))
+    assert (nudged != uniform).all() and (more != normal).all()
+
+
+@pytest.mark.slow
+def test_a_chunk_of_each_method_is_measured_once_for_each_switch_and_seed(measuring):
+    rounding.measure("avx2", 1, None)
+    rounding.measure("avx2", 1, None)  # goes on, and finds everything done
+    rounding.measure("avx2", 2, ["two"])
+    found = kept_rows(measuring)
+    assert list(found) == ["avx2-1.jsonl", "avx2-2.jsonl"]
+    assert [(r["experiment"], r["method"]) for r in found["avx2-1.jsonl"]] == [
+        (name, method) for name in ("one", "two") for method in ("pilot", "double")
+    ]
+    assert [r["experiment"] for r in found["avx2-2.jsonl"]] == ["two", "two"]
+    for row in found["avx2-1.jsonl"]:  # on the same processor nothing differs
+        assert row["spreads"] == {"x": {"0": 0.0, "10": 0.0, "40": 0.0}, "constant": 0.0}
+
+
+@pytest.mark.slow
+def test_the_largest_spreads_are_written_for_each_number_of_transitions(measuring):
+    for seed in (1, 2):
+        rounding.measure("avx2", seed, None)
+    rounding.measure("nudged", 1, None)
+    rounding.write(None)
+    table = json.loads(measured_rounding.FILE.read_text("utf-8"))
+    assert table["measured"]["chunks"] == 12 and table["measured"]["experiments"] == "all"
+    assert set(table["spreads"]) == {"one", "two"}
+    spreads = table["spreads"]["one"]["double"]
+    assert set(spreads) == {"x", "constant"} and spreads["constant"] == 0.0
+    assert 0 < spreads["x"]["0"] < 2e-16 < spreads["x"]["10"] < 2e-13 < 1e-5 < spreads["x"]["40"]
+    assert measured_rounding.measured.__wrapped__() == table["spreads"]
+
+
+def test_experiments_that_are_not_asked_for_keep_their_spreads(measuring):
+    rounding.measure("avx2", 1, None)
+    old = {"one": {"pilot": {"constant": 0.125}}, "two": {"pilot": {"constant": 0.25}}}
+    measured_rounding.FILE.write_text(json.dumps({"spreads": old}), "utf-8")
+    rounding.write(["two"])
+    spreads = json.loads(measured_rounding.FILE.read_text("utf-8"))["spreads"]
+    assert spreads["one"] == old["one"]
+    assert set(spreads["two"]) == {"pilot", "double"}
+    assert spreads["two"]["pilot"]["constant"] == 0.0
+
+
+def test_infinite_spreads_are_written_as_the_largest_number():
+    found = rounding.finite({"a": [float("inf"), 1.0]})
+    assert found == {"a": [sys.float_info.max, 1.0]}
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+
+
+def test_a_chunk_that_cannot_be_computed_stops_the_measurement(measuring, monkeypatch):
+    def broken(p, chunk):
+        raise ArithmeticError("the toy is broken")
+
+    cells = [Cell("pilot", 1, broken)]
+    monkeypatch.setitem(registry.EXPERIMENTS, "one", Experiment("one", Parameters, lambda p: cells))
+    with pytest.raises(RuntimeError, match=r"one, pilot, chunk 0: [^$]*the toy is broken"):
+        rounding.measure("avx2", 1, None)

@@ -43,6 +43,7 @@ RANGES = [
     if requirement.name != PROJECT["name"]
 ]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("**/*.ipynb"))
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 
 
 @pytest.mark.parametrize("requirement", RANGES, ids=lambda requirement: requirement.name)
@@ -140,8 +141,34 @@ def test_ci_runs_the_tests_with_every_supported_python() -> None:
     (step,) = (step for step in job["steps"] if "run" in step)
     assert step["run"] == "${{ matrix.command }}"
     assert step["env"]["PYTHON"] == "python${{ matrix.python }}"
-    for step in job["steps"]:
-        assert re.fullmatch(r"[^@]+@[0-9a-f]{40}", step.get("uses", f"a@{'0' * 40}"))
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_a_workflow_may_read_only_and_pins_its_actions(path: Path) -> None:
+    workflow = yaml.safe_load(path.read_text("utf-8"))
+    assert workflow["permissions"] == {"contents": "read"}
+    steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
+    actions = [step["uses"] for step in steps if "uses" in step]
+    assert actions
+    assert [a for a in actions if not re.fullmatch(r"[^@]+@[0-9a-f]{40}", a)] == []
+
+
+def test_results_are_verified_every_week_on_three_systems() -> None:
+    workflow = yaml.safe_load(text_of(".github/workflows/verify.yml"))
+    job = workflow["jobs"]["verify"]
+    systems = [name.partition("-")[0] for name in job["strategy"]["matrix"]["os"]]
+    assert systems == ["ubuntu", "macos", "windows"]
+    (python,) = (s["with"]["python-version"] for s in job["steps"] if "setup-python" in str(s))
+    assert python in PYTHONS
+    commands = [step["run"] for step in job["steps"] if "run" in step]
+    assert commands[-1] == "steinis verify --json > verify.json"
+    kept = job["steps"][-1]
+    assert (kept["if"], kept["with"]["path"]) == ("always()", "verify.json")
+
+
+def test_ci_verifies_with_two_instruction_sets() -> None:
+    found = re.findall(r"^(.*)\.venv/bin/steinis verify (.*)$", text_of(".ci/run"), re.MULTILINE)
+    assert found == [("", "--chunks 3"), ("ATEN_CPU_CAPABILITY=default ", "--chunks 3")]
 
 
 def test_every_target_of_make_that_is_named_exists() -> None:

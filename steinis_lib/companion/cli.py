@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import secrets
 import tempfile
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,11 +10,16 @@ from typing import Annotated, Any
 import typer
 import yaml
 from rich.markup import escape
-from rich.progress import Progress, TaskID
-from rich.table import Column, Table
+from rich.table import Table
 
 from steinis_lib.companion import obtain
-from steinis_lib.companion.checkout import ROOT, CheckoutNeededError, need_checkout
+from steinis_lib.companion.checkout import (
+    ROOT,
+    CheckoutNeededError,
+    UncommittedError,
+    need_checkout,
+    need_committed,
+)
 from steinis_lib.companion.parameters import ParameterError, Parameters
 from steinis_lib.companion.registry import EXPERIMENTS, SECTIONS
 from steinis_lib.companion.runner import compute as runner
@@ -24,8 +27,9 @@ from steinis_lib.companion.runner import workers as running
 from steinis_lib.companion.runner.experiment import Chunk
 from steinis_lib.companion.runner.store import ChunkError
 from steinis_lib.companion.runner.workers import SchedulerError
-from steinis_lib.companion.terminal import err, fail, out, progress_bar
+from steinis_lib.companion.terminal import fail, out, progress_bar
 from steinis_lib.companion.train_command import train_vae
+from steinis_lib.companion.verify_command import verify
 
 app = typer.Typer(
     help="Stein variational adaptive importance sampling: run, verify, list.",
@@ -33,6 +37,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command()(verify)
 app.command("train-vae")(train_vae)
 
 
@@ -94,12 +99,17 @@ def run(
     output = output or ROOT / "outputs" / f"{name}-{profile}.ipynb"
     if output.suffix != ".ipynb" or output.is_dir():
         raise fail(f"--output {output}: expected the path of a notebook, ending in .ipynb", 2)
+    paper = profile == "paper"
+    found = paper and obtain.stored(name, validated) is not None
+    if paper and not found:
+        try:
+            need_committed()
+        except UncommittedError as error:
+            raise fail(str(error), 2) from error
     with tempfile.TemporaryDirectory() as scratch:
-        chunks = runner.CHUNKS if profile == "paper" else Path(scratch)
-        if profile == "quick" or obtain.stored(name, validated) is None:
-            _compute(
-                name, validated, chunks, workers, scheduler
-            )  # the notebook then finds every chunk done
+        chunks = runner.CHUNKS if paper else Path(scratch)
+        if not found:  # the notebook then finds every chunk done
+            _compute(name, validated, chunks, workers, scheduler)
         os.environ[obtain.CHUNKS_VARIABLE] = str(chunks)
         try:
             with out.status("running the notebook"):
@@ -110,104 +120,6 @@ def run(
         finally:
             del os.environ[obtain.CHUNKS_VARIABLE]
     out.print(f"executed notebook: {output}", soft_wrap=True)
-
-
-@app.command()
-def verify(
-    as_json: Annotated[
-        bool, typer.Option("--json", help="a list of objects, for machines")
-    ] = False,
-    update: Annotated[
-        bool, typer.Option("--update", help="publish the verdicts that the data lead to")
-    ] = False,
-    again: Annotated[
-        bool, typer.Option("--recompute/--no-recompute", help="compute random chunks again")
-    ] = True,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="processes to recompute with [default: all cores]")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="of the choice of chunks")] = None,
-    chunks: Annotated[
-        int | None,
-        typer.Option(min=1, help="at most so many of each result [default: one of each method]"),
-    ] = None,
-    leave_out: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="EXPERIMENT:METHOD that is not computed again, * for any; may be repeated"
-        ),
-    ] = None,
-) -> None:
-    """Evaluate every claim of the paper from the stored results, and check these.
-
-    Verdicts are computed from the stored results at the paper's sizes. Then one chunk of each
-    method, chosen at random, is computed again and compared with what is stored; with --chunks,
-    fewer, and with --leave-out, none of some methods. Exits with 1 if a published verdict no
-    longer follows from the data, or if the data differ.
-    """
-    from steinis_lib.companion import claims, verification
-
-    try:
-        left_out = verification.parse_left_out(leave_out or [])
-        findings = claims.evaluate(claims.ledger())
-    except (CheckoutNeededError, ParameterError) as error:
-        raise fail(str(error), 2) from error
-    except ValueError as error:
-        raise fail(str(error), 1) from error
-    if update:
-        claims.publish(findings)
-    if as_json:
-        typer.echo(json.dumps([f.record() for f in findings], indent=1, ensure_ascii=False))
-    else:
-        table = Table(Column("claim", overflow="fold"), "paper", "ours, 95 % interval", "verdict")
-        colours = {"reproduced": "green", "partly": "yellow", "not reproduced": "red"}
-        for f in findings:
-            style = colours.get(f.verdict, "dim")
-            table.add_row(
-                f"[bold]{f.claim.id}[/]\n{escape(f.claim.paper)}",
-                escape(f.claim.paper_value),
-                escape(f.ours),
-                f"[{style}]{f.verdict}[/]",
-            )
-        out.print(table)
-    wrong = claims.discrepancies(findings)
-    if wrong:
-        raise fail("published verdicts do not follow from the data:\n" + "\n".join(wrong), 1)
-    if again:
-        seed = secrets.randbelow(10**6) if seed is None else seed
-        what = "one chunk of each method" if chunks is None else f"{chunks} chunks of each result"
-        err.print(f"Computing {what} again (--seed {seed}):")
-        if leave_out:
-            err.print(f"Left out: {', '.join(leave_out)}", soft_wrap=True)
-        if differing := _recompute(workers or os.cpu_count() or 1, seed, chunks, left_out):
-            raise fail("stored results differ:\n" + "\n".join(differing), 1)
-        err.print("They agree with the stored results.")
-
-
-def _recompute(
-    workers: int, seed: int, at_most: int | None, left_out: dict[str, tuple[str, ...]]
-) -> list[str]:
-    """Compute some chunks of each stored result again; return what differs."""
-    from steinis_lib.companion import verification
-
-    differing = []
-    for name, experiment in EXPERIMENTS.items():
-        parameters = experiment.parameters.of_profile("paper")
-        if (kept := obtain.stored(name, parameters)) is None:
-            continue
-        jobs = verification.choose_chunks(
-            experiment, parameters, seed, at_most, left_out.get(name, ())
-        )
-        with progress_bar() as bar:
-            row = bar.add_task(name, total=len(jobs))
-
-            def advance(bar: Progress = bar, row: TaskID = row) -> None:
-                bar.advance(row)
-
-            differing += verification.recompute(
-                parameters, kept, jobs, workers=workers, progress=advance
-            )
-    return differing
 
 
 def _parse(pairs: list[str]) -> dict[str, Any]:

@@ -76,5 +76,7 @@ def difference(one: xr.DataArray, other: xr.DataArray) -> xr.DataArray:
     a, b = one.transpose(*other.dims).values.astype(float), other.values.astype(float)
     same = (a == b) | (np.isnan(a) & np.isnan(b))
     both = np.isfinite(a) & np.isfinite(b)
-    distance = np.where(same, 0.0, np.where(both, np.abs(np.where(both, a - b, 0.0)), np.inf))
+    distance = np.full(a.shape, np.inf)
+    distance[both] = np.abs(a[both] - b[both])
+    distance[same] = 0.0
     return other.copy(data=distance)

@@ -1,24 +1,62 @@
-"""Checking stored results: compute randomly chosen chunks again and compare the numbers."""
+"""Checking stored results: compute randomly chosen chunks again, and compare them."""
 
 from __future__ import annotations
 
 import fnmatch
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-import numpy as np
 import xarray as xr
 
+from steinis_lib.companion.comparison import Comparison, compare
 from steinis_lib.companion.parameters import ParameterError, Parameters
 from steinis_lib.companion.registry import EXPERIMENTS
+from steinis_lib.companion.rounding import measured
 from steinis_lib.companion.runner.experiment import Experiment, with_pilots
 from steinis_lib.companion.runner.workers import Failure, Job, run_jobs
 
-RELATIVE, ABSOLUTE = 1e-6, 1e-9
-"""Numbers agree within these. On the machine that made them they agree to the last bit; another
-processor may round differently, and a recursion of hundreds of transitions passes that on. Times,
-which are variables with the attribute ``units`` = "s", are not compared. Where 32-bit arithmetic
-makes more of a difference, a variable says how much in the attribute ``tolerance``, in its unit."""
+
+@dataclass(frozen=True)
+class Request:
+    """Chunks of an experiment to compute again.
+
+    Parameters
+    ----------
+    stored
+        The result with `parameters`. Chunks that need pilots take them from here; the pilots are
+        among the chunks that `choose_chunks` chooses from.
+    """
+
+    experiment: Experiment
+    parameters: Parameters
+    stored: xr.DataTree
+    jobs: list[Job]
+
+
+@dataclass(frozen=True)
+class ChunkCheck:
+    """What came of computing a chunk again.
+
+    Parameters
+    ----------
+    name, method
+        Of the chunk, and of its cell.
+    failure
+        Why it has no result; empty if it has one.
+    """
+
+    name: str
+    method: str
+    comparisons: tuple[Comparison, ...] = ()
+    failure: str = ""
+
+    @property
+    def problems(self) -> list[str]:
+        """What is wrong, a line each."""
+        found = [self.failure] if self.failure else []
+        found += [c.problem for c in self.comparisons if c.problem]
+        return [f"{self.name}: {line}" for line in found]
 
 
 def choose_chunks(
@@ -77,67 +115,42 @@ def parse_left_out(pairs: Sequence[str]) -> dict[str, tuple[str, ...]]:
 
 
 def recompute(
-    parameters: Parameters,
-    stored: xr.DataTree,
-    jobs: list[Job],
-    *,
-    workers: int = 1,
-    progress: Callable[[], None] | None = None,
-) -> list[str]:
-    """Compute chunks again and return, a line each, where the stored result differs.
+    requests: Sequence[Request], *, workers: int = 1, progress: Callable[[], None] | None = None
+) -> dict[str, list[ChunkCheck]]:
+    """Compute chunks again and compare them with the stored results.
 
     Parameters
     ----------
-    stored
-        The result with `parameters`. Chunks that need pilots take them from here; the pilots are
-        among the chunks that `choose_chunks` chooses from.
     workers
         Processes on this machine; 1 is this process.
+
+    Returns
+    -------
+    dict
+        The checks of each experiment, by its name.
     """
-    kept = {label: node.to_dataset() for label, node in stored.children.items()}
-    lines, ready = [], []
-    for cell, chunk in jobs:
-        if missing := [label for label in (cell.label, *cell.pilots) if label not in kept]:
-            lines.append(f"{chunk.name}: the stored result has no group {', '.join(missing)}")
-        else:
-            ready.append((cell, with_pilots(cell, chunk, kept)))
+    checks: dict[str, list[ChunkCheck]] = {request.experiment.name: [] for request in requests}
+    kept, methods, ready = {}, {}, []
+    for request in requests:
+        groups = {label: node.to_dataset() for label, node in request.stored.children.items()}
+        for cell, chunk in request.jobs:
+            method = methods[chunk] = cell.method or cell.label
+            if missing := [label for label in (cell.label, *cell.pilots) if label not in groups]:
+                failure = f"the stored result has no group {', '.join(missing)}"
+                checks[chunk.experiment].append(ChunkCheck(chunk.name, method, failure=failure))
+            else:
+                kept[chunk] = groups[cell.label]
+                ready.append((cell, with_pilots(cell, chunk, groups)))
+    parameters = {request.experiment.name: request.parameters for request in requests}
     for chunk, outcome in run_jobs(ready, parameters, workers):
+        method, failure = methods[chunk], ""
+        found: list[Comparison] = []
         if isinstance(outcome, Failure):
-            lines.append(f"{chunk.name}: cannot be computed again:\n{outcome.report}")
+            failure = f"cannot be computed again:\n{outcome.report}"
         else:
-            found = differences(kept[chunk.label], outcome)
-            lines += [f"{chunk.name}: {line}" for line in found]
+            spreads = measured().get(chunk.experiment, {}).get(method, {})
+            found = compare(kept[chunk], outcome, spreads)
+        checks[chunk.experiment].append(ChunkCheck(chunk.name, method, tuple(found), failure))
         if progress:
             progress()
-    return lines
-
-
-def differences(stored: xr.Dataset, fresh: xr.Dataset) -> list[str]:
-    """Return, a line each, where a freshly computed chunk and the stored result differ."""
-    missing = sorted(set(fresh.trial.values.tolist()) - set(stored.trial.values.tolist()))
-    if missing:
-        return [f"trials {missing} are not stored"]
-    same_trials = stored.sel(trial=fresh.trial)
-    lines = []
-    for name in sorted({*map(str, fresh.data_vars), *map(str, stored.data_vars)}):
-        if name not in stored or name not in fresh:
-            lines.append(f"{name} is only in the {'fresh' if name in fresh else 'stored'} result")
-            continue
-        if stored[name].attrs.get("units") == "s":
-            continue
-        old, new = same_trials[name].transpose(*fresh[name].dims).values, fresh[name].values
-        if old.shape != new.shape:
-            lines.append(f"{name} has shape {old.shape} in the stored result, {new.shape} afresh")
-            continue
-        absolute = float(
-            fresh[name].attrs.get("tolerance", ABSOLUTE)
-        )  # the code says, not the file
-        wrong = ~np.isclose(new, old, rtol=RELATIVE, atol=absolute, equal_nan=True)
-        if wrong.any():
-            first = tuple(int(i) for i in np.argwhere(wrong)[0])
-            lines.append(
-                f"{name} differs in {int(wrong.sum())} of {wrong.size} numbers, first at "
-                f"{dict(zip(fresh[name].dims, first, strict=True))}: "
-                f"stored {old[first]!s}, afresh {new[first]!s}"
-            )
-    return lines
+    return checks

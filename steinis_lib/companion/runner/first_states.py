@@ -20,6 +20,8 @@ from steinis_lib.core.algorithm import watched
 
 NAME = "first_states"
 """The variable of a chunk that holds the summary."""
+DIMENSIONS = ("first_transition", "first_tensor")
+"""Its dimensions beside trials: states in their order, and the tensors of a state."""
 N_STATES = 5
 """How many states are summarised."""
 
@@ -55,8 +57,8 @@ class _Recorder:
 def with_first_states(compute: Callable[[], xr.Dataset], n_trials: int) -> xr.Dataset:
     """Return what `compute` returns, with the summary of its first states.
 
-    The variable is ``(trial, transition, tensor)``, the same for all `n_trials`, as these are
-    computed at once. It is absent where no algorithm was run.
+    The variable is ``(trial, first_transition, first_tensor)``, the same for all `n_trials`, as
+    these are computed at once. It is absent where no algorithm was run.
     """
     recorder = _Recorder(then_stop=False)
     with watched(recorder):
@@ -65,13 +67,13 @@ def with_first_states(compute: Callable[[], xr.Dataset], n_trials: int) -> xr.Da
         return dataset
     summary = _summary(recorder.states)
     repeated = np.broadcast_to(summary, (n_trials, *summary.shape))
-    return dataset.assign({NAME: (("trial", "transition", "tensor"), repeated.copy())})
+    return dataset.assign({NAME: (("trial", *DIMENSIONS), repeated.copy())})
 
 
 def only_first_states(compute: Callable[[], Any]) -> np.ndarray | None:
-    """Return the summary of the first states, ``(transition, tensor)``, and compute no further.
+    """Return the summary of the first states, and compute no further.
 
-    None if `compute` runs no algorithm.
+    It is ``(first_transition, first_tensor)``. None if `compute` runs no algorithm.
     """
     recorder = _Recorder(then_stop=True)
     with watched(recorder), suppress(_SeenEnough):

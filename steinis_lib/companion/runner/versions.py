@@ -12,8 +12,8 @@ import steinis_lib
 
 PACKAGE = Path(steinis_lib.__file__).parent
 PRESENTATION = (
-    "claims", "cli", "command", "figures", "intervals", "labels", "notebooks", "page", "rounding",
-    "stability", "statistics", "terminal", "verification",
+    "claims", "cli", "command", "comparison", "figures", "intervals", "labels", "notebooks", "page",
+    "rounding", "stability", "statistics", "terminal", "verification",
 )  # fmt: skip
 """How the names of modules end that summarise and show results, and cannot change them."""
 

@@ -1,7 +1,5 @@
-import json
 import os
 import re
-import shutil
 from dataclasses import replace
 from functools import partial
 
@@ -35,6 +33,7 @@ def alone(monkeypatch, tmp_path):
     monkeypatch.setattr(cli.runner, "compute", fail)
     monkeypatch.setattr(cli.runner, "CHUNKS", tmp_path / "chunks")
     monkeypatch.setattr(results, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(checkout, "uncommitted", list)
     verdicts = tmp_path / "verdicts.json"
     monkeypatch.setattr(claims, "VERDICTS", verdicts)
     # The same for functions that took the path as the default of an argument.
@@ -171,6 +170,21 @@ def test_run_at_profile_paper_keeps_chunks_and_does_not_compute_what_is_stored(r
     assert [c[0] for c in recorded] == ["notebook", "compute", "notebook"]
 
 
+def test_run_at_profile_paper_refuses_files_that_git_does_not_hold(recorded, monkeypatch, tmp_path):
+    monkeypatch.setattr(checkout, "uncommitted", lambda: ["steinis_lib/steinis.py"])
+    command = ["run", NAME, "-o", str(tmp_path / "out.ipynb"), "--profile"]
+    found = call(*command, "paper")
+    assert found.exit_code == 2
+    message = " ".join(plain(found.stderr).split())
+    assert "differ from the last commit: steinis_lib/steinis.py. Commit them, or use" in message
+    assert recorded == [] and os.listdir(tmp_path) == []
+    assert call(*command, "quick").exit_code == 0
+    recorded.clear()
+    synthetic.store(gmm_convergence=synthetic.gmm_convergence())
+    assert call(*command, "paper").exit_code == 0
+    assert [c[0] for c in recorded] == ["notebook"]
+
+
 @pytest.mark.slow
 def test_a_failing_cell_gives_exit_code_1_and_says_where_the_notebook_is(monkeypatch, tmp_path):
     cells = [
@@ -191,164 +205,6 @@ def test_a_failing_cell_gives_exit_code_1_and_says_where_the_notebook_is(monkeyp
     assert str(failed) in message
     assert os.listdir(output.parent) == [failed.name]
     assert obtain.CHUNKS_VARIABLE not in os.environ
-
-
-# ------------------------------------------------------------------------------------ verify
-
-
-IDS = ("kl-rate-is-ksd", "z-unbiased", "continuing-is-free", "cost-formula")
-FOUR = [claim for claim in claims.ledger() if claim.id in IDS]
-
-
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory):
-    """Results for three of four claims, and verdicts that follow."""
-    folder = tmp_path_factory.mktemp("prepared")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(results, "RESULTS", folder / "results")
-        synthetic.store(
-            gmm_convergence=synthetic.gmm_convergence(),
-            algorithm_checks=synthetic.algorithm_checks(bias=0.1),
-        )
-        claims.publish(claims.evaluate(FOUR), path=folder / "verdicts.json")
-    return folder
-
-
-@pytest.fixture
-def published(prepared, tmp_path, monkeypatch):
-    """The same as a ledger, results and verdicts of the test's own."""
-    shutil.copytree(prepared, tmp_path, dirs_exist_ok=True)
-    monkeypatch.setattr(claims, "ledger", lambda: FOUR)
-    return tmp_path / "verdicts.json"
-
-
-def falsify(path, claim, **changes):
-    table = json.loads(path.read_text("utf-8"))
-    table[claim].update(changes)
-    path.write_text(json.dumps(table), "utf-8")
-
-
-@pytest.mark.slow
-def test_verify_shows_every_claim_with_its_verdict(published):
-    found = call("verify", "--no-recompute")
-    assert found.exit_code == 0
-    assert found.stderr == ""
-    for claim in claims.ledger():
-        assert claim.id in found.stdout and claim.paper_value in found.stdout
-    for verdict in ("reproduced", "not reproduced", "not yet run"):
-        assert verdict in found.stdout
-    assert "10 [" in found.stdout and "] %" in found.stdout  # brackets are text, not markup
-
-
-@pytest.mark.slow
-def test_verify_json_is_valid_and_complete(published):
-    def refuse(name):
-        raise AssertionError(f"{name} is not JSON")
-
-    found = call("verify", "--no-recompute", "--json")
-    assert found.exit_code == 0
-    rows = {row["id"]: row for row in json.loads(found.stdout, parse_constant=refuse)}
-    assert set(rows) == {claim.id for claim in claims.ledger()}
-    for row in rows.values():
-        assert {"id", "section", "paper", "ours", "uncertainty", "verdict"} <= set(row)
-    z = rows["z-unbiased"]
-    assert z["verdict"] == "not reproduced" and z["ours"] == pytest.approx(10)
-    assert z["uncertainty"][0] < z["ours"] < z["uncertainty"][1]
-    assert z["section"] == "3" and z["paper"] == "E[Ẑ] = Z"
-    waiting = rows["cost-formula"]
-    assert waiting["verdict"] == "not yet run"
-    assert waiting["ours"] is None and waiting["uncertainty"] is None
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("options", [[], ["--json"]])
-def test_verify_fails_with_a_message_when_a_published_verdict_is_false(published, options):
-    falsify(published, "z-unbiased", verdict="reproduced")
-    found = call("verify", "--no-recompute", *options)
-    assert found.exit_code == 1
-    message = plain(found.stderr)
-    assert "z-unbiased: published 'reproduced', but the data say 'not reproduced'" in message
-    assert "kl-rate-is-ksd" not in message
-    if options:
-        assert json.loads(found.stdout)  # the message does not spoil what machines read
-
-
-@pytest.mark.slow
-def test_verify_fails_when_a_published_number_is_false(published):
-    falsify(published, "z-unbiased", value=9.9)
-    found = call("verify", "--no-recompute")
-    assert found.exit_code == 1
-    assert "z-unbiased: published value 9.9" in plain(found.stderr)
-
-
-@pytest.mark.slow
-def test_verify_fails_when_nothing_is_published(published):
-    published.unlink()
-    found = call("verify", "--no-recompute")
-    assert found.exit_code == 1
-    assert "no verdict is published" in plain(found.stderr)
-
-
-@pytest.mark.slow
-def test_verify_update_publishes_what_the_data_say(published):
-    falsify(published, "z-unbiased", verdict="reproduced")
-    assert call("verify", "--no-recompute", "--update").exit_code == 0
-    assert json.loads(published.read_text("utf-8"))["z-unbiased"]["verdict"] == "not reproduced"
-    assert call("verify", "--no-recompute").exit_code == 0
-
-
-def test_verify_names_a_damaged_result(published):
-    path = results.RESULTS / "algorithm-checks" / "paper.nc"
-    path.write_bytes(path.read_bytes()[:100])
-    found = call("verify", "--no-recompute")
-    assert found.exit_code not in (0, None)
-    assert str(path) in plain(found.stderr)
-
-
-@pytest.mark.slow
-def test_verify_names_the_claim_whose_result_is_not_a_number(published):
-    tree = synthetic.algorithm_checks(bias=float("nan"))
-    synthetic.store(algorithm_checks=tree)
-    found = call("verify", "--no-recompute")
-    assert found.exit_code not in (0, None)
-    assert "z-unbiased" in plain(found.stderr)
-
-
-@pytest.mark.parametrize(("lines", "code"), [([], 0), (["toy, a, chunk 1: value differs"], 1)])
-def test_verify_recomputes_unless_told_not_to(published, monkeypatch, lines, code):
-    calls = []
-    monkeypatch.setattr(cli, "_recompute", lambda *arguments: calls.append(arguments) or lines)
-    found = call("verify", "--seed", "7", "--workers", "3")
-    assert calls == [(3, 7, None, {})]
-    assert found.exit_code == code
-    message = plain(found.stderr)
-    assert "(--seed 7)" in message
-    assert all(line in message for line in lines)
-    assert ("agree with the stored results" in message) == (code == 0)
-
-
-@pytest.mark.slow
-def test_verify_can_be_told_to_recompute_less(published, monkeypatch):
-    calls = []
-    monkeypatch.setattr(cli, "_recompute", lambda *arguments: calls.append(arguments) or [])
-    found = call("verify", "--seed", "7", "--workers", "3", "--chunks", "2")
-    assert calls == [(3, 7, 2, {})] and found.exit_code == 0
-    assert "2 chunks of each result" in plain(found.stderr)
-    assert call("verify", "--chunks", "0").exit_code == 2
-
-
-def test_verify_can_be_told_to_leave_methods_out(published, monkeypatch):
-    calls = []
-    monkeypatch.setattr(cli, "_recompute", lambda *arguments: calls.append(arguments) or [])
-    found = call("verify", "--seed", "7", "--workers", "3", "--leave-out", "vae:prior-steinis")
-    assert calls == [(3, 7, None, {"vae": ("prior-steinis",)})] and found.exit_code == 0
-    assert "Left out: vae:prior-steinis" in plain(found.stderr)
-
-
-def test_verify_refuses_to_leave_out_what_there_is_not(published):
-    found = call("verify", "--leave-out", "vae:nonsense")
-    assert found.exit_code == 2
-    assert "vae has no method 'nonsense'" in plain(found.stderr)
 
 
 # ---------------------------------------------------------------------- without a checkout

@@ -4,9 +4,11 @@ import torch
 import xarray as xr
 
 from steinis_lib.companion import verification
+from steinis_lib.companion.comparison import Comparison
 from steinis_lib.companion.parameters import ParameterError, Parameters
 from steinis_lib.companion.runner.compute import compute
-from steinis_lib.companion.runner.experiment import Cell, Experiment, compute_chunk
+from steinis_lib.companion.runner.experiment import Cell, Experiment
+from steinis_lib.companion.verification import Request
 
 
 def random_values(p, chunk):
@@ -19,11 +21,20 @@ def cells(*labels, **settings):
 
 
 TOY = Experiment("toy", Parameters, lambda p: cells("a", "b"))
+PLAIN = Parameters()
 
 
 @pytest.fixture
 def stored():
     return compute(TOY, Parameters())
+
+
+@pytest.fixture
+def spreads(monkeypatch):
+    """What was measured: nothing, until a test fills it."""
+    table = {}
+    monkeypatch.setattr(verification, "measured", lambda: table)
+    return table
 
 
 def choose(seed, experiment=TOY, **settings):
@@ -32,14 +43,14 @@ def choose(seed, experiment=TOY, **settings):
     return [(chunk.label, chunk.number) for _, chunk in jobs]
 
 
-def check(stored, seed=0):
-    jobs = verification.choose_chunks(TOY, Parameters(), seed)
-    return verification.recompute(Parameters(), stored, jobs)
+def recompute(experiment, stored, seed=0, parameters=PLAIN):
+    jobs = verification.choose_chunks(experiment, parameters, seed)
+    request = Request(experiment, parameters, stored, jobs)
+    return verification.recompute([request])[experiment.name]
 
 
-def fresh(label="a", number=0):
-    (cell,) = (c for c in TOY.cells(Parameters()) if c.label == label)
-    return compute_chunk(cell, Parameters(), TOY.chunks(Parameters(), cell)[number])
+def lines(checks):
+    return [line for check in checks for line in check.problems]
 
 
 def changed(stored, label, trial, factor):
@@ -48,6 +59,9 @@ def changed(stored, label, trial, factor):
     return xr.DataTree.from_dict(
         {m: values if m == label else stored[m].to_dataset() for m in ("a", "b")}
     )
+
+
+# ------------------------------------------------------------------------------ choosing chunks
 
 
 def test_one_chunk_of_each_method_is_chosen_at_random():
@@ -109,55 +123,39 @@ def test_sizes_of_a_method_count_as_one_and_so_do_all_pilots():
     assert seen == [{"easy-tuning", "hard-tuning"}, {"svgd-10", "svgd-200"}, {"steinis"}]
 
 
-def test_an_untouched_result_agrees(stored):
-    assert check(stored) == []
+# ------------------------------------------------------------------------------ computing again
+
+
+def test_an_untouched_result_agrees(stored, spreads):
+    checks = recompute(TOY, stored)
+    assert [(check.method, check.failure) for check in checks] == [("a", ""), ("b", "")]
+    assert [c for check in checks for c in check.comparisons] == [
+        Comparison("value", "numbers", 0.0)
+    ] * 2
+    assert lines(checks) == []
 
 
 @pytest.mark.parametrize("factor", [1 + 1e-4, np.nan])
-def test_a_changed_number_is_found_and_named(stored, factor):
+def test_a_changed_number_is_found_and_named(stored, spreads, factor):
     bad = changed(stored, "b", trial=3, factor=factor)
     seed = next(s for s in range(99) if choose(s)[1] == ("b", 1))
-    (line,) = check(bad, seed)
+    (line,) = lines(recompute(TOY, bad, seed))
     assert line.startswith("toy, b, chunk 1: value differs in 3 of 6 numbers, first at")
     assert "'trial': 1" in line
     other = next(s for s in range(99) if choose(s)[1] == ("b", 0))
-    assert check(bad, other) == []
+    assert lines(recompute(TOY, bad, other)) == []
 
 
-def test_rounding_of_another_processor_is_allowed(stored):
-    assert check(changed(stored, "a", trial=1, factor=1 + 1e-9)) == []
+def test_rounding_of_another_processor_is_allowed(stored, spreads):
+    assert lines(recompute(TOY, changed(stored, "a", trial=1, factor=1 + 1e-9))) == []
 
 
-def test_what_is_missing_is_named(stored):
-    no_method = xr.DataTree.from_dict({"a": stored["a"].to_dataset()})
-    assert any("b, chunk" in line and "has no group b" in line for line in check(no_method))
-    fewer = stored["a"].to_dataset().isel(trial=slice(0, 0))
-    lines = verification.differences(fewer, fresh())
-    assert lines == ["trials [0, 1] are not stored"]
-    renamed = stored["a"].to_dataset().rename(value="other")
-    lines = verification.differences(renamed, fresh())
-    assert lines == ["other is only in the stored result", "value is only in the fresh result"]
-
-
-def test_times_are_not_compared(stored):
-    slow, new = stored["a"].to_dataset(), fresh()
-    for dataset, seconds in ((slow, 3.0), (new, 1.0)):
-        dataset["seconds"] = ("trial", [seconds] * len(dataset.trial), {"units": "s"})
-    assert verification.differences(slow, new) == []
-    slow["seconds"].attrs.clear()
-    assert "seconds differs in 2 of 2" in verification.differences(slow, new)[0]
-
-
-def test_a_variable_may_state_its_rounding(stored):
-    old, new = stored["a"].to_dataset(), fresh()
-    off = new.assign(value=new.value + 0.01)
-    assert len(verification.differences(old, off)) == 1
-    off["value"].attrs["tolerance"] = 0.02
-    assert verification.differences(old, off) == []
-    off["value"].attrs["tolerance"] = 0.005
-    assert len(verification.differences(old, off)) == 1
-    old["value"].attrs["tolerance"] = 1.0  # a stored file cannot ask for leniency
-    assert len(verification.differences(old, off)) == 1
+def test_a_missing_group_is_named_and_the_other_chunks_are_checked(stored, spreads):
+    checks = recompute(TOY, xr.DataTree.from_dict({"a": stored["a"].to_dataset()}))
+    by_method = {check.method: check for check in checks}
+    assert "has no group b" in by_method["b"].failure
+    assert by_method["b"].problems[0].startswith("toy, b, chunk ")
+    assert by_method["a"].problems == [] and by_method["a"].comparisons
 
 
 def scaled(p, chunk):
@@ -165,31 +163,74 @@ def scaled(p, chunk):
     return random_values(p, chunk) * float(chunk.pilots["pilot"].value.sum())
 
 
-def test_chunks_are_checked_with_the_stored_pilots_and_these_themselves():
+def test_chunks_are_checked_with_the_stored_pilots_and_these_themselves(spreads):
     experiment = Experiment(
         "toy",
         Parameters,
         lambda p: [*cells("pilot"), *(Cell(m, 6, scaled, 2, ("pilot",)) for m in ("a", "b"))],
     )
     stored = compute(experiment, Parameters())
-    jobs = verification.choose_chunks(experiment, Parameters(), 0)
-    assert [chunk.label for _, chunk in jobs] == ["pilot", "a", "b"]
-    assert verification.recompute(Parameters(), stored, jobs) == []
+    assert [label for label, _ in choose(0, experiment)] == ["pilot", "a", "b"]
+    assert lines(recompute(experiment, stored)) == []
     for label in ("pilot", "a"):
         bad = stored.copy(deep=True)
         bad[label]["value"] = bad[label]["value"] * 1.01
-        lines = verification.recompute(Parameters(), bad, jobs)
-        assert any(line.startswith(f"toy, {label}, chunk") for line in lines)
-        assert any(line.startswith("toy, a, chunk") for line in lines)  # a pilot's reach
+        found = lines(recompute(experiment, bad))
+        assert any(line.startswith(f"toy, {label}, chunk") for line in found)
+        assert any(line.startswith("toy, a, chunk") for line in found)  # a pilot's reach
 
 
-def test_a_chunk_that_cannot_be_computed_is_a_failure(stored):
+def test_a_pilot_that_is_not_stored_is_named(spreads):
+    experiment = Experiment(
+        "toy", Parameters, lambda p: [*cells("pilot"), Cell("a", 6, scaled, 2, ("pilot",))]
+    )
+    stored = compute(experiment, Parameters())
+    checks = recompute(experiment, xr.DataTree.from_dict({"a": stored["a"].to_dataset()}))
+    assert all("has no group pilot" in check.failure for check in checks) and len(checks) == 2
+
+
+def test_a_chunk_that_cannot_be_computed_is_a_failure(stored, spreads):
     def broken(p, chunk):
         raise RuntimeError("no such luck")
 
     cell = Cell("a", 6, broken, 2)
-    lines = verification.recompute(
-        Parameters(), stored, [(cell, TOY.chunks(Parameters(), cell)[0])]
-    )
-    assert "cannot be computed again" in lines[0]
-    assert "no such luck" in lines[0]
+    told = []
+    request = Request(TOY, PLAIN, stored, [(cell, TOY.chunks(PLAIN, cell)[0])])
+    checks = verification.recompute([request], progress=lambda: told.append(0))
+    (check,) = checks["toy"]
+    assert "cannot be computed again" in check.failure and check.comparisons == ()
+    assert "no such luck" in check.problems[0]
+    assert told == [0]
+
+
+def test_several_results_are_checked_at_once(stored, spreads):
+    class Seeded(Parameters):
+        seed: int = 9
+
+    other = Experiment("other", Seeded, TOY.cells)
+    bad = changed(compute(other, Seeded()), "b", trial=0, factor=1.01)
+    bad = changed(bad, "b", trial=1, factor=1.01)
+    requests = [
+        Request(e, e.parameters(), tree, [(cell, chunk) for cell in e.cells(None)
+                for chunk in e.chunks(e.parameters(), cell)[:1]])
+        for e, tree in ((TOY, stored), (other, bad))
+    ]  # fmt: skip
+    requests.append(Request(Experiment("third", Parameters, TOY.cells), PLAIN, stored, []))
+    checks = verification.recompute(requests)
+    assert {name: [c.name for c in found] for name, found in checks.items()} == {
+        "toy": ["toy, a, chunk 0", "toy, b, chunk 0"],
+        "other": ["other, a, chunk 0", "other, b, chunk 0"],
+        "third": [],
+    }
+    assert lines(checks["toy"]) == []
+    (line,) = lines(checks["other"])
+    assert line.startswith("other, b, chunk 0: value differs in 6 of 6 numbers")
+
+
+def test_spreads_are_those_of_the_experiment_and_the_method(stored, spreads):
+    bad = changed(stored, "a", trial=0, factor=1 + 1e-4)
+    bad = changed(bad, "b", trial=0, factor=1 + 1e-4)
+    seed = next(s for s in range(99) if choose(s) == [("a", 0), ("b", 0)])
+    spreads |= {"toy": {"a": {"value": 1e-5}}, "other": {"b": {"value": 1e-5}}}
+    (line,) = lines(recompute(TOY, bad, seed))
+    assert line.startswith("toy, b, ")

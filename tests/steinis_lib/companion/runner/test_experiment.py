@@ -7,6 +7,7 @@ import torch
 import xarray as xr
 from toy_experiments import EXPERIMENT, PILOTED, Toy, run_chunk
 
+from steinis_lib import SVGD, Gaussian
 from steinis_lib.companion.registry import EXPERIMENTS
 from steinis_lib.companion.runner.experiment import (
     Cell,
@@ -69,6 +70,25 @@ def test_a_chunk_without_its_trials_is_refused(dims):
     ((chunk,),) = [EXPERIMENT.chunks(Toy(), cell := Cell("a", 2, compute, 2))]
     with pytest.raises(ValueError, match="toy, a, chunk 0: x has the dimensions .* of length 2"):
         compute_chunk(cell, Toy(), chunk)
+
+
+def test_a_chunk_holds_its_first_states_where_an_algorithm_is_run():
+    target = Gaussian.isotropic(torch.zeros(2), 1.0)
+
+    def compute(p, chunk):
+        algorithm = SVGD(target, target, n_particles=4)
+        end = algorithm.run(algorithm.init(chunk.generator()), 2 * chunk.number)
+        return xr.Dataset({"x": ("trial", [float(end.particles.mean())] * chunk.n_trials)})
+
+    cell = Cell("a", 5, compute, 2)
+    without, short, long = (compute_chunk(cell, Toy(), c) for c in EXPERIMENT.chunks(Toy(), cell))
+    assert list(without.data_vars) == ["x"]
+    assert short.first_states.sizes["trial"] == 2 and long.first_states.sizes["trial"] == 1
+    assert short.trial.values.tolist() == [2, 3] and long.trial.values.tolist() == [4]
+    first = long.first_states.isel(trial=0).values
+    state = SVGD(target, target, n_particles=4)
+    state = state.run(state.init(EXPERIMENT.chunks(Toy(), cell)[2].generator()), 1)
+    assert first[0, 0] == pytest.approx(float(state.particles.mean()), rel=1e-12)
 
 
 def test_a_cell_gets_those_pilots_that_it_needs():

@@ -19,7 +19,6 @@ from steinis_lib.companion.sections.s5_likelihood.problem import (
     model_of,
     problem,
 )
-from steinis_lib.companion.vae import networks as vae
 from steinis_lib.companion.vae.networks import VAE, Decoder, Encoder
 
 F64 = torch.float64
