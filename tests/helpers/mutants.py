@@ -430,7 +430,8 @@ def _problems_of(job, change):
     if change is not None:
         change(stored, chunk)
     tree = xr.DataTree.from_dict(stored)
-    (check,) = verification.recompute(experiment, parameters, tree, [(cell, chunk)])
+    request = verification.Request(experiment, parameters, tree, [(cell, chunk)])
+    (check,) = verification.recompute([request])[experiment.name]
     return check.problems
 
 
