@@ -162,7 +162,10 @@ def _of_variable(c: Comparison) -> dict[str, Any]:
 
 def _described(record: dict[str, Any]) -> str:
     """A result's record for people."""
-    lines = [f"[bold]{record['experiment']}[/]: {'agrees' if record['passed'] else '[red]differs'}"]
+    agrees = "agrees" if record["chunks"] else "has its checksum"
+    lines = [
+        f"[bold]{record['experiment']}[/]: {agrees if record['passed'] else '[red]differs[/]'}"
+    ]
     for part in record["made_by"]:
         lines.append(
             f"  made by commit {part['commit']} on {part['machine']}, PyTorch {part['torch']}, "
