@@ -30,8 +30,8 @@ Spreads = Mapping[str, Mapping[str, Mapping[str, Spread]]]
 
 @cache
 def measured() -> Spreads:
-    """Return the spreads that were measured."""
-    return json.loads(FILE.read_text("utf-8"))["spreads"]
+    """Return the spreads that were measured; none if there is no file of them."""
+    return json.loads(FILE.read_text("utf-8"))["spreads"] if FILE.is_file() else {}
 
 
 def spread_like(spread: Spread, variable: xr.DataArray) -> xr.DataArray:
