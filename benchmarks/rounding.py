@@ -19,6 +19,7 @@ import random
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -142,21 +143,27 @@ def write(only: list[str] | None) -> None:
 
     before = json.loads(FILE.read_text("utf-8")) if FILE.exists() else {"spreads": {}}
     spreads: dict[str, Any] = {n: s for n, s in before["spreads"].items() if only and n not in only}
-    n_chunks, seconds = 0, 0.0
+    n_chunks, seconds = Counter[str](), 0.0
     for path in sorted(KEPT.glob("*.jsonl")):
         for row in rows(path):
             if only and row["experiment"] not in only:
                 continue
-            n_chunks, seconds = n_chunks + 1, seconds + row["seconds"]
+            n_chunks[row["switch"]] += 1
+            seconds += row["seconds"]
             of_method = spreads.setdefault(row["experiment"], {}).setdefault(row["method"], {})
             for variable, spread in row["spreads"].items():
                 of_method[variable] = larger(of_method.get(variable), finite(spread))
     measured = provenance(time.time() - seconds)
-    measured |= {"switches": SWITCHES, "chunks": n_chunks, "experiments": only or "all"}
+    measured |= {
+        "experiments": only or "all",
+        "switches": {
+            name: {"environment": SWITCHES[name], "chunks": n} for name, n in n_chunks.items()
+        },
+    }
     text = json.dumps({"measured": measured, "spreads": spreads}, indent=1, ensure_ascii=False)
     with replacing(FILE) as scratch:
         scratch.write_text(text + "\n", "utf-8")
-    print(f"{FILE}: {n_chunks} chunks, {seconds:.0f} s of computing")
+    print(f"{FILE}: {n_chunks.total()} chunks, {seconds:.0f} s of computing")
 
 
 def finite(spread: Any) -> Any:

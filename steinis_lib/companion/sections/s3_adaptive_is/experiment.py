@@ -90,8 +90,11 @@ def _pilots(p: AdaptiveComparison) -> list[Cell]:
         computes[pilot_label("adaptive", scale)] = partial(pilot_adaptive, scale=scale)
     for which in REFINED:
         computes[pilot_label(f"refine-{which}")] = partial(pilot_refinement, which=which)
-    r = p.tuning_repeats
-    return [Cell(name, 12 * r, compute, r) for name, compute in computes.items()]
+    r, adaptive = p.tuning_repeats, pilot_label("adaptive")
+    return [
+        Cell(name, 12 * r, compute, r, method=adaptive if name.startswith(adaptive) else "")
+        for name, compute in computes.items()
+    ]
 
 
 def _runs(p: AdaptiveComparison, name: str) -> list[Cell]:
