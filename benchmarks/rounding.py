@@ -153,6 +153,9 @@ def write(only: list[str] | None) -> None:
             of_method = spreads.setdefault(row["experiment"], {}).setdefault(row["method"], {})
             for variable, spread in row["spreads"].items():
                 of_method[variable] = larger(of_method.get(variable), finite(spread))
+    for name, of_experiment in spreads.items():
+        if not only or name in only:
+            share(of_experiment)
     measured = provenance(time.time() - seconds)
     measured |= {
         "experiments": only or "all",
@@ -164,6 +167,23 @@ def write(only: list[str] | None) -> None:
     with replacing(FILE) as scratch:
         scratch.write_text(text + "\n", "utf-8")
     print(f"{FILE}: {n_chunks.total()} chunks, {seconds:.0f} s of computing")
+
+
+def share(spreads: dict[str, Any]) -> None:
+    """Give all methods of an experiment that run HAIS the largest of their spreads.
+
+    A Metropolis decision is turned in few chunks, and in any of them, so that one chunk of a method
+    does not show it. Pilots are left out: their candidates have spreads of their own.
+    """
+    from steinis_lib.companion.rounding import larger
+
+    methods = [m for m in spreads if "hais" in m and "tuning" not in m]
+    largest: dict[str, Any] = {}
+    for method in methods:
+        for variable, spread in spreads[method].items():
+            largest[variable] = larger(largest.get(variable), spread)
+    for method in methods:
+        spreads[method] = {variable: largest[variable] for variable in spreads[method]}
 
 
 def finite(spread: Any) -> Any:
