@@ -9,8 +9,8 @@ two rules.
   compared with those in all other trials of the cell, by rank tests. Where the trials are too few
   for such a test, the variable is not compared.
 
-The first states of a chunk, which are one of its variables, are stable in any case: they show that
-the program and its input are the same (see `runner.first_states`).
+The first states of a chunk, which are one of its variables, are stable but where scores have 16
+bits. They show that the program and its input are the same (see `runner.first_states`).
 """
 
 from __future__ import annotations
