@@ -71,13 +71,17 @@ def cells(p: AdaptiveComparison) -> list[Cell]:
                  label(MAIN, "adaptive"))
         )  # fmt: skip
     found.append(Cell(label(MAIN, "cost"), 5, measure_cost, 5))
+    panels = label(MAIN, "panels")
     for family in FAMILIES:
         compute = partial(steinis_panels, family=family)
         found.append(
-            Cell(label(MAIN, f"panels-{family}"), 1, compute, pilots=(pilot_label(family),))
-        )
+            Cell(label(MAIN, f"panels-{family}"), 1, compute, pilots=(pilot_label(family),),
+                 method=panels)
+        )  # fmt: skip
     tuned = (pilot_label("adaptive", p.component_scales[-1]),)
-    found.append(Cell(label(MAIN, "panels-adaptive"), 1, adaptive_panels, pilots=tuned))
+    found.append(
+        Cell(label(MAIN, "panels-adaptive"), 1, adaptive_panels, pilots=tuned, method=panels)
+    )
     return [*found, Cell(label(MAIN, "kde"), p.tuning_repeats, estimate_density)]
 
 
