@@ -1,0 +1,1 @@
+"""Small examples for the foundations and method pages: their numbers and figures."""
