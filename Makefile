@@ -15,7 +15,7 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
 PYTEST := $(PY) -m pytest -n logical --maxprocesses 8 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help install book notebooks serve check test lint lock clean distclean
+.PHONY: help install book pdf links notebooks serve check test lint lock clean distclean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/\1\t\2/' \
@@ -38,8 +38,15 @@ $(STAMP): requirements.lock pyproject.toml
 book: $(STAMP) ## Run the notebooks where needed and build the book (PROFILE=quick for a fast look)
 	$(PY) book/build.py --profile $(PROFILE)
 
-notebooks: $(STAMP) ## Write each notebook's cell of parameters from its section's class
+pdf: book ## Print the whole book as one PDF (needs Chromium)
+	$(PY) book/pdf.py
+
+links: $(STAMP) ## Check the links inside the built book
+	PYTHONPATH=book $(PY) -m bookparts.links
+
+notebooks: $(STAMP) ## Write each notebook's cells of setup and of parameters
 	$(PY) -m steinis_lib.companion.notebooks
+	$(PY) book/setup_cells.py
 
 serve: $(STAMP) ## Serve the built book on this computer (PORT=8000)
 	@test -f book/_build/html/index.html || { echo "Run 'make book' first." >&2; exit 1; }
@@ -67,7 +74,7 @@ lock: ## Add to requirements.lock what pyproject.toml asks for (needs all three 
 	"$(PYTHON)" .ci/lock.py
 
 clean: ## Remove what was built or generated (results in data/ are kept)
-	rm -rf build dist *.egg-info book/_build book/_generated book/sections
+	rm -rf build dist *.egg-info book/_build book/_generated book/api book/sections
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 

@@ -6,12 +6,16 @@ Jupyter Book gives any warning.
 
 import argparse
 import json
+import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import yaml
+from bookparts import api, citing, costs
+from bookparts.address import read_address
+from examples import draw
 
 from steinis_lib.companion import claims, stability
 from steinis_lib.companion.notebooks import run_notebook
@@ -21,9 +25,10 @@ BOOK = Path(__file__).resolve().parent
 ROOT = BOOK.parent
 EXECUTED = BOOK / "sections"
 GENERATED = BOOK / "_generated"
-BEFORE = ("method",)
+BEFORE = ("foundations", "method", "demo")
 AFTER = (
-    "claims", "verification", "choices", "clusters", "benchmarks", "errata", "references",
+    "claims", "verification", "choices", "reproduce", "clusters", "benchmarks", "errata", "api",
+    "cite", "glossary", "references",
 )  # fmt: skip
 """The pages before and after the sections."""
 
@@ -31,7 +36,10 @@ AFTER = (
 def table_of_contents() -> dict[str, object]:
     """The book's pages in order, as Jupyter Book wants them; sections come from their registry."""
     sections = [f"{EXECUTED.name}/{section.notebook}" for section in SECTIONS.values()]
-    chapters = [{"file": page} for page in (*BEFORE, *sections, *AFTER)]
+    chapters: list[dict[str, object]] = [{"file": page} for page in (*BEFORE, *sections, *AFTER)]
+    for chapter in chapters:
+        if chapter["file"] == "api":
+            chapter["sections"] = [{"file": page} for page in api.pages()]
     return {"format": "jb-book", "root": "index", "chapters": chapters}
 
 
@@ -83,12 +91,17 @@ def run_notebooks(profile: str) -> None:
 def write_fragments() -> None:
     """Write the tables of claims, of stability and of benchmarks that the pages include."""
     GENERATED.mkdir(exist_ok=True)
-    program = ROOT / "benchmarks" / "tables.py"
-    subprocess.run([sys.executable, program, "--folder", GENERATED], check=True)
+    for program in (ROOT / "benchmarks" / "tables.py", BOOK / "demo" / "still.py"):
+        subprocess.run([sys.executable, program, "--folder", GENERATED], check=True)
     for file_name, brief in (("claims_table.md", False), ("claims_brief.md", True)):
         (GENERATED / file_name).write_text(claims.markdown_table(brief=brief), encoding="utf-8")
     table = stability.markdown_table()
     (GENERATED / "stability_table.md").write_text(table, encoding="utf-8")
+    (GENERATED / "costs.md").write_text(costs.table(), encoding="utf-8")
+    cited = citing.fragment(citing.read_citation(), read_address())
+    (GENERATED / "cite.md").write_text(cited, encoding="utf-8")
+    api.write_pages(BOOK, GENERATED)
+    draw.draw_if_needed(GENERATED)
 
 
 def write_picture() -> None:
@@ -118,7 +131,12 @@ def build_html() -> int:
     program = str(Path(sys.executable).with_name("jupyter-book"))
     options = ["--all", "--warningiserror", "--keep-going", "--nitpick", "--quiet"]
     command = [program, "build", str(BOOK), "--toc", str(contents), *options]
-    return subprocess.run(command, cwd=ROOT, check=False).returncode
+    found = os.pathsep.join(filter(None, (str(BOOK), os.environ.get("PYTHONPATH"))))
+    environment = os.environ | {"PYTHONPATH": found}  # for the extension `bookparts.site`
+    status = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+    python = shutil.ignore_patterns("*.py", "__pycache__")
+    shutil.copytree(BOOK / "demo", BOOK / "_build" / "html" / "demo", ignore=python)
+    return status
 
 
 def main() -> int:
