@@ -7,6 +7,7 @@ page, a sitemap and light icons. In the API reference: links from names in docst
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterator
 from html import unescape
@@ -92,7 +93,12 @@ def resolve_name(
 def as_restructured_text(
     app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]
 ) -> None:
-    """Let Sphinx read |A| as a number of leaders, and `scale`² as a name with an exponent."""
+    """Let Sphinx read |A| as a number of leaders, and `scale`² as a name with an exponent.
+
+    Napoleon takes what stands before a colon as a property's type; the text is taken as it is.
+    """
+    if what == "property":
+        lines[:] = [*(inspect.getdoc(thing) or "").splitlines(), ""]
     for i, line in enumerate(lines):
         parts = re.split(r"(``.*?``)", line)
         lines[i] = "".join(part if part.startswith("``") else _escaped(part) for part in parts)
