@@ -13,7 +13,7 @@ from pathlib import Path
 
 import yaml
 
-from steinis_lib.companion import claims, stability
+from steinis_lib.companion import claims, claims_page, stability
 from steinis_lib.companion.notebooks import run_notebook
 from steinis_lib.companion.registry import SECTIONS
 
@@ -23,7 +23,8 @@ EXECUTED = BOOK / "sections"
 GENERATED = BOOK / "_generated"
 BEFORE = ("method",)
 AFTER = (
-    "claims", "verification", "choices", "clusters", "benchmarks", "errata", "references",
+    "claims", "readings", "fairness", "verification", "choices", "clusters", "benchmarks", "errata",
+    "references",
 )  # fmt: skip
 """The pages before and after the sections."""
 
@@ -46,7 +47,7 @@ def inputs_of(notebook: Path) -> list[Path]:
     return [
         notebook,
         *(ROOT / "steinis_lib").rglob("*.py"),
-        ROOT / "data" / "claims.yaml",
+        *(ROOT / "data" / "claims").glob("*.yaml"),
         results,
         *results.rglob("*"),
     ]
@@ -81,14 +82,19 @@ def run_notebooks(profile: str) -> None:
 
 
 def write_fragments() -> None:
-    """Write the tables of claims, of stability and of benchmarks that the pages include."""
+    """Write the tables of claims, readings, stability and benchmarks that the pages include."""
     GENERATED.mkdir(exist_ok=True)
     program = ROOT / "benchmarks" / "tables.py"
     subprocess.run([sys.executable, program, "--folder", GENERATED], check=True)
-    for file_name, brief in (("claims_table.md", False), ("claims_brief.md", True)):
-        (GENERATED / file_name).write_text(claims.markdown_table(brief=brief), encoding="utf-8")
-    table = stability.markdown_table()
-    (GENERATED / "stability_table.md").write_text(table, encoding="utf-8")
+    findings = claims.evaluate(claims.ledger())
+    fragments = {
+        "claims_table.md": claims_page.claims_table(findings),
+        "claims_brief.md": claims_page.brief_table(findings),
+        "readings.md": claims_page.readings_blocks(findings),
+        "stability_table.md": stability.markdown_table(),
+    }
+    for file_name, text in fragments.items():
+        (GENERATED / file_name).write_text(text, encoding="utf-8")
 
 
 def write_picture() -> None:

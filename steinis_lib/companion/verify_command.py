@@ -46,12 +46,12 @@ def verify(
 ) -> None:
     """Evaluate every claim of the paper from the stored results, and check these.
 
-    Verdicts are computed from the stored results at the paper's sizes. Then one chunk of each
-    method, chosen at random, is computed again and compared with what is stored; with --chunks,
-    fewer, and with --leave-out, none of some methods. Numbers must agree within a tolerance that
-    was measured. Where rounding errors grow until they decide the result, only the first
-    transitions must, and the end is compared in distribution. Exits with 1 if a published verdict
-    no longer follows from the data, or if the data differ.
+    Verdicts are computed from the stored results at the paper's sizes, under every reading of each
+    claim. Then one chunk of each method, chosen at random, is computed again and compared with what
+    is stored; with --chunks, fewer, and with --leave-out, none of some methods. Numbers must agree
+    within a tolerance that was measured. Where rounding errors grow until they decide the result,
+    only the first transitions must, and the end is compared in distribution. Exits with 1 if a
+    published verdict no longer follows from the data, or if the data differ.
     """
     try:
         left_out = verification.parse_left_out(leave_out or [])
@@ -92,7 +92,7 @@ def verify(
     if not as_json:
         for record in records:
             out.print(_described(record), soft_wrap=True)
-    total = _summary(records, len(findings), not problems, seed if again else None)
+    total = _summary(records, findings, not problems, seed if again else None)
     if as_json:
         report = {
             "summary": total, "claims": [f.record() for f in findings], "results": records,
@@ -111,7 +111,7 @@ def _verdicts(findings: list[claims.Finding]) -> Table:
         style = colours.get(f.verdict, "dim")
         table.add_row(
             f"[bold]{f.claim.id}[/]\n{escape(f.claim.paper)}", escape(f.claim.paper_value),
-            escape(f.ours), f"[{style}]{f.verdict}[/]",
+            escape(f.ours), f"[{style}]{f.verdict}[/]\n{escape(f.robustness)}",
         )  # fmt: skip
     return table
 
@@ -195,13 +195,14 @@ def _compared(record: dict[str, Any], how: str) -> str:
 
 
 def _summary(
-    records: list[dict[str, Any]], n_claims: int, passed: bool, seed: int | None
+    records: list[dict[str, Any]], findings: list[claims.Finding], passed: bool, seed: int | None
 ) -> dict[str, Any]:
     """The numbers of the last line."""
     how = Counter(v["compared"] for r in records for c in r["chunks"] for v in c["variables"])
     return {
         "passed": "yes" if passed else "no",
-        "claims": n_claims,
+        "claims": len(findings),
+        "readings": sum(len(f.readings) for f in findings),
         "results": len(records),
         "chunks": sum(len(r["chunks"]) for r in records),
         "by_numbers": how["numbers"],
