@@ -17,7 +17,6 @@ import xarray as xr
 from steinis_lib.baselines.adaptive_is import AdaptiveIS
 from steinis_lib.baselines.mpmc import MixturePMC
 from steinis_lib.companion.runner.experiment import Cell, Chunk, Experiment
-from steinis_lib.companion.sections.s2_mixtures.experiment import candidates
 from steinis_lib.companion.sections.s3_adaptive_is.methods import (
     Curves,
     adapt,
@@ -41,6 +40,7 @@ from steinis_lib.companion.sections.s3_adaptive_is.problem import (
     REFINED,
     AdaptiveComparison,
     box,
+    candidates,
     chosen,
     exact_draws,
     fitted,

@@ -10,13 +10,13 @@ import xarray as xr
 from torch import Tensor
 
 from steinis_lib.companion.runner.experiment import Chunk
-from steinis_lib.companion.sections.s2_mixtures.experiment import candidates
 from steinis_lib.companion.sections.s3_adaptive_is.methods import adapt, around, density, follow
 from steinis_lib.companion.sections.s3_adaptive_is.problem import (
     ADAPTIVE,
     MAIN,
     AdaptiveComparison,
     box,
+    candidates,
     chosen,
     pilot_label,
     placement,

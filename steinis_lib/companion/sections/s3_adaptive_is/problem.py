@@ -12,6 +12,7 @@ import xarray as xr
 from pydantic import AfterValidator, Field, model_validator
 from torch import Tensor
 
+from steinis_lib.companion.methods import Setting
 from steinis_lib.companion.parameters import Parameters, Rising
 from steinis_lib.companion.problems.warped import WarpedMixture
 from steinis_lib.companion.runner.experiment import stream
@@ -39,6 +40,13 @@ ADAPTIVE = tuple(
 """The twelve candidates of adaptive IS, as many as each family of SteinIS has in section 2."""
 
 C = TypeVar("C")
+
+
+def candidates(family: str) -> list[Setting]:
+    """Return twelve candidates for a family of SteinIS."""
+    if family == "steinis":  # the paper's own family: α and β, its bandwidth rule
+        return [Setting(a, b, 1.0) for a in (0.1, 0.3, 1.0, 3.0) for b in (0.0, 0.3, 0.6)]
+    return [Setting(a, 0.0, m) for a in (0.1, 0.3, 0.6) for m in (2.0, 5.0, 10.0, 20.0)]
 
 
 def _rises_from_zero(values: tuple[int, ...]) -> tuple[int, ...]:

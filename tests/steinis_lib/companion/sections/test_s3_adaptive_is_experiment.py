@@ -10,7 +10,6 @@ from scipy.stats import gaussian_kde
 
 from steinis_lib.companion.methods import Setting
 from steinis_lib.companion.parameters import ParameterError
-from steinis_lib.companion.sections.s2_mixtures.experiment import candidates
 from steinis_lib.companion.sections.s3_adaptive_is.divergences import PlaneGrid
 from steinis_lib.companion.sections.s3_adaptive_is.experiment import EXPERIMENT
 from steinis_lib.companion.sections.s3_adaptive_is.methods import (
@@ -31,6 +30,7 @@ from steinis_lib.companion.sections.s3_adaptive_is.problem import (
     AdaptiveComparison,
     best_candidate,
     box,
+    candidates,
     chosen,
     exact_draws,
     fitted,
