@@ -65,7 +65,7 @@ def _block(f: Finding) -> str:
             f"| {_text(_choices(judged))} | {_text(judged.text(f.claim.unit))} "
             f"| {_chip(judged.verdict)} | {_text(judged.reading.why)}{_own_ranges(f, judged)} |"
         )
-    return "\n".join((head, shown, *rows, ":::", ""))
+    return "\n".join((head, shown, *rows, "", ":::", ""))
 
 
 def _choices(judged: Judged) -> str:

@@ -12,7 +12,7 @@ from steinis_lib.companion import claims, results
 from steinis_lib.companion.checkout import ROOT
 from steinis_lib.companion.claims import Claim, Finding
 from steinis_lib.companion.intervals import Estimate
-from steinis_lib.companion.reading_claims import Judged
+from steinis_lib.companion.reading_claims import AS_STATED, Judged
 from steinis_lib.companion.registry import STATISTICS
 
 LEDGER = claims.ledger()
@@ -58,6 +58,12 @@ def test_every_claim_with_an_experiment_points_to_a_figure_of_the_book():
 def test_every_claim_says_in_words_what_is_claimed_and_measured():
     for claim in LEDGER:
         assert claim.where and claim.paper and claim.paper_value and claim.measure, claim.id
+
+
+def test_a_claim_that_can_be_read_in_several_ways_is_read_in_three_at_least():
+    for claim in LEDGER:
+        if claim.readings != (AS_STATED,):
+            assert len(claim.readings) >= 3 and claim.over, claim.id
 
 
 def test_the_ledger_is_all_files_in_order_of_name_and_its_readme_names_every_field():

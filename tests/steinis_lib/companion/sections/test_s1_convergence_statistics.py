@@ -380,3 +380,15 @@ def test_a_true_exponential_is_called_reproduced(name):
 @pytest.mark.parametrize("name", list(FALSE))
 def test_another_decay_is_not_called_reproduced(name):
     assert verdicts_of(FALSE[name]).count("reproduced") <= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("system", ["steinis", "svgd"])
+def test_the_page_says_truly_that_the_decay_of_the_discrepancy_turns_on_whose_it_is(system):
+    """By particles, each stored reading is reproduced; by the exact KSD² of q_t, none is."""
+    (found,) = claims.evaluate([LEDGER[f"ksd-exponential-{system}"]])
+    by_verdict = {j.reading.name: j.verdict for j in found.readings if j.estimate is not None}
+    particles = {v for name, v in by_verdict.items() if name.startswith("particles")}
+    exact = {v for name, v in by_verdict.items() if name.startswith("exact")}
+    assert particles == {"reproduced"}
+    assert "reproduced" not in exact
