@@ -36,20 +36,26 @@ FIT_LEADERS, FIT_TRANSITIONS, FIT_FULL_STEPS = 200, 25, 12
 """Of the Gaussian flow."""
 N_LEAPFROG, STEP_SIZE = 3, 0.65
 """Of all chains, in the coordinates of the fitted Gaussian."""
-ROUGH_DRAWS = 1000
-"""Of the fitted Gaussian, for `rough_log_z`."""
+ROUGH_LEADERS, ROUGH_TRANSITIONS, ROUGH_DRAWS = 100, 15, 400
+"""Of the fit in `rough_log_z`, and of the Gaussian that comes of it."""
 
 
-def fitted(posterior: DecoderPosterior, q0: Gaussian, generator: torch.Generator) -> Gaussian:
+def fitted(
+    posterior: DecoderPosterior,
+    q0: Gaussian,
+    generator: torch.Generator,
+    n_leaders: int = FIT_LEADERS,
+    n_transitions: int = FIT_TRANSITIONS,
+) -> Gaussian:
     """Fit a Gaussian to the posterior of each image, from q_0."""
-    flow = GaussianFlow(posterior, q0, n_leaders=FIT_LEADERS, full_steps=FIT_FULL_STEPS)
+    flow = GaussianFlow(posterior, q0, n_leaders=n_leaders, full_steps=FIT_FULL_STEPS)
     start = flow.init(generator, batch_shape=tuple(posterior.images.shape[:-1]))
-    return flow.proposal(flow.run(start, FIT_TRANSITIONS))
+    return flow.proposal(flow.run(start, n_transitions))
 
 
 def rough_log_z(posterior: DecoderPosterior, generator: torch.Generator) -> Tensor:
     """Return log p̂(x) of each image by importance sampling from a fitted Gaussian."""
-    q = fitted(posterior, posterior.prior(), generator)
+    q = fitted(posterior, posterior.prior(), generator, ROUGH_LEADERS, ROUGH_TRANSITIONS)
     shape = (*posterior.images.shape[:-1], ROUGH_DRAWS)
     return importance_sampling(posterior, q, shape, generator).log_z
 

@@ -163,6 +163,7 @@ def test_nonsense_is_refused(choices, message):
         vae.distance(data, transitions="best")
 
 
+@pytest.mark.slow
 def test_all_readings_of_the_ledger_can_be_judged():
     """Each reading of the claims that this section tests gets an estimate from a result."""
     others = {"steinis_leaders": 1.0, "hais_1l": -4.0, "hais_1l_partial": -4.0, "hais_10l": -1.0}
