@@ -58,7 +58,7 @@ class VAELikelihood(Parameters):
     n_images_long: int = Field(20, ge=2, description="of these, for HAIS-10L")
     n_images_encoder: int = Field(9, ge=2, description="of these, from the encoder's Gaussian")
     n_simulated: int = Field(12, ge=2, description="images drawn from each decoder")
-    images_per_chunk: int = Field(5, ge=2, description="computed and stored together; HAIS-10L: 2")
+    images_per_chunk: int = Field(4, ge=2, description="computed and stored together; HAIS-10L: 2")
     n_leaders: int = Field(60, ge=2, description="|A| of SteinIS")
     n_followers: int = Field(60, ge=5, description="importance samples of each method")
     transitions: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Rising] = Field(
