@@ -27,8 +27,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 PACKAGES = Path(sysconfig.get_path("purelib"))
 BASE = ("torch", "numpy", "scipy")
 OTHERS = (
-    *("arviz", "dask", "distributed", "h5netcdf", "IPython", "matplotlib", "pandas", "papermill"),
-    *("PIL", "pooch", "pydantic", "rich", "safetensors", "typer", "xarray", "yaml"),
+    *("arviz", "dask", "distributed", "IPython", "matplotlib", "netCDF4", "pandas"),
+    *("papermill", "PIL", "pooch", "pydantic", "rich", "safetensors", "typer", "xarray", "yaml"),
 )
 
 

@@ -38,7 +38,7 @@ def save(tree: xr.DataTree, path: Path) -> None:
         for node in tree.subtree
     }
     with replacing(path) as scratch:
-        tree.to_netcdf(scratch, engine="h5netcdf", encoding=encoding)
+        tree.to_netcdf(scratch, engine="netcdf4", encoding=encoding)
 
 
 def store(tree: xr.DataTree, path: Path) -> None:
@@ -71,7 +71,7 @@ def load(path: Path) -> xr.DataTree:
         If the file is damaged.
     """
     try:
-        with xr.open_datatree(path, engine="h5netcdf") as tree:
+        with xr.open_datatree(path, engine="netcdf4") as tree:
             return tree.load()
     except FileNotFoundError:
         raise

@@ -15,7 +15,7 @@ import torch
 import xarray as xr
 
 ROOT = Path(__file__).resolve().parents[2]
-PRELOADED = ("torch", "scipy.special", "xarray", "h5netcdf", "pydantic")
+PRELOADED = ("torch", "scipy.special", "xarray", "netCDF4", "pydantic")
 """What a process that makes others imports first: most of the time that the library takes."""
 
 
@@ -424,7 +424,7 @@ def _problems_of(job, change):
     chunk = experiment.chunks(parameters, cell)[job.number]
     path = obtain.stored_path(job.experiment, parameters)
     stored = {
-        label: xr.load_dataset(path, group=label, engine="h5netcdf")
+        label: xr.load_dataset(path, group=label, engine="netcdf4")
         for label in (cell.label, *cell.pilots)
     }  # the whole result takes seconds to read
     if change is not None:
