@@ -143,6 +143,7 @@ def write(only: list[str] | None) -> None:
 
     before = json.loads(FILE.read_text("utf-8")) if FILE.exists() else {"spreads": {}}
     spreads: dict[str, Any] = {n: s for n, s in before["spreads"].items() if only and n not in only}
+    took = {n: s for n, s in before.get("seconds", {}).items() if only and n not in only}
     n_chunks, seconds = Counter[str](), 0.0
     for path in sorted(KEPT.glob("*.jsonl")):
         for row in rows(path):
@@ -150,6 +151,8 @@ def write(only: list[str] | None) -> None:
                 continue
             n_chunks[row["switch"]] += 1
             seconds += row["seconds"]
+            others = took.setdefault(row["experiment"], {})
+            others[row["method"]] = min(row["seconds"], others.get(row["method"], row["seconds"]))
             of_method = spreads.setdefault(row["experiment"], {}).setdefault(row["method"], {})
             for variable, spread in row["spreads"].items():
                 of_method[variable] = larger(of_method.get(variable), finite(spread))
@@ -163,7 +166,8 @@ def write(only: list[str] | None) -> None:
             name: {"environment": SWITCHES[name], "chunks": n} for name, n in n_chunks.items()
         },
     }
-    text = json.dumps({"measured": measured, "spreads": spreads}, indent=1, ensure_ascii=False)
+    found = {"measured": measured, "seconds": took, "spreads": spreads}
+    text = json.dumps(found, indent=1, ensure_ascii=False)
     with replacing(FILE) as scratch:
         scratch.write_text(text + "\n", "utf-8")
     print(f"{FILE}: {n_chunks.total()} chunks, {seconds:.0f} s of computing")

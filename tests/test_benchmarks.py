@@ -245,14 +245,21 @@ def test_the_largest_spreads_are_written_for_each_number_of_transitions(measurin
     assert set(spreads) == {"x", "constant"} and spreads["constant"] == 0.0
     assert 0 < spreads["x"]["0"] < 2e-16 < spreads["x"]["10"] < 2e-13 < 1e-5 < spreads["x"]["40"]
     assert measured_rounding.measured.__wrapped__() == table["spreads"]
+    rows = [row for kept in kept_rows(measuring).values() for row in kept]
+    for method in ("pilot", "double"):
+        seconds = [r["seconds"] for r in rows if (r["experiment"], r["method"]) == ("one", method)]
+        assert len(seconds) == 3 and table["seconds"]["one"][method] == min(seconds)
 
 
 def test_experiments_that_are_not_asked_for_keep_their_spreads(measuring):
     rounding.measure("avx2", 1, None)
     old = {"one": {"pilot": {"constant": 0.125}}, "two": {"pilot": {"constant": 0.25}}}
-    measured_rounding.FILE.write_text(json.dumps({"spreads": old}), "utf-8")
+    took = {"one": {"pilot": 7.0}, "two": {"pilot": 9.0}}
+    measured_rounding.FILE.write_text(json.dumps({"seconds": took, "spreads": old}), "utf-8")
     rounding.write(["two"])
-    spreads = json.loads(measured_rounding.FILE.read_text("utf-8"))["spreads"]
+    table = json.loads(measured_rounding.FILE.read_text("utf-8"))
+    spreads = table["spreads"]
+    assert table["seconds"]["one"] == took["one"] and table["seconds"]["two"]["pilot"] < 9.0
     assert spreads["one"] == old["one"]
     assert set(spreads["two"]) == {"pilot", "double"}
     assert spreads["two"]["pilot"]["constant"] == 0.0

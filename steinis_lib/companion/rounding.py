@@ -34,6 +34,12 @@ def measured() -> Spreads:
     return json.loads(FILE.read_text("utf-8"))["spreads"] if FILE.is_file() else {}
 
 
+@cache
+def seconds() -> Mapping[str, Mapping[str, float]]:
+    """Return experiment → method → seconds that a chunk took on one core when it was measured."""
+    return json.loads(FILE.read_text("utf-8")).get("seconds", {}) if FILE.is_file() else {}
+
+
 def spread_like(spread: Spread, variable: xr.DataArray) -> xr.DataArray:
     """Return a spread with that dimension of a variable along which it is kept, or none.
 

@@ -37,6 +37,12 @@ def verify(
         int | None,
         typer.Option(min=1, help="at most so many of each result [default: one of each method]"),
     ] = None,
+    minutes: Annotated[
+        float,
+        typer.Option(
+            min=0, help="as many methods, at random, as should take so long; 0: all of them"
+        ),
+    ] = 7.0,
     leave_out: Annotated[
         list[str] | None,
         typer.Option(
@@ -48,10 +54,10 @@ def verify(
 
     Verdicts are computed from the stored results at the paper's sizes, under every reading of each
     claim. Then one chunk of each method, chosen at random, is computed again and compared with what
-    is stored; with --chunks, fewer, and with --leave-out, none of some methods. Numbers must agree
-    within a tolerance that was measured. Where rounding errors grow until they decide the result,
-    only the first transitions must, and the end is compared in distribution. Exits with 1 if a
-    published verdict no longer follows from the data, or if the data differ.
+    is stored, for as many methods as --minutes allows; with --chunks, fewer, and with --leave-out,
+    none of some methods. Numbers must agree within a tolerance that was measured. Where rounding errors grow until they
+    decide the result, only the first transitions must, and the end is compared in distribution.
+    Exits with 1 if a published verdict no longer follows from the data, or if the data differ.
     """
     try:
         left_out = verification.parse_left_out(leave_out or [])
@@ -70,7 +76,8 @@ def verify(
     seed = secrets.randbelow(10**6) if seed is None else seed
     if again:
         what = "one chunk of each method" if chunks is None else f"{chunks} chunks of each result"
-        err.print(f"Computing {what} again (--seed {seed}):")
+        until = f", of as many as fit into {minutes:g} minutes" if minutes else ""
+        err.print(f"Computing {what} again{until} (--seed {seed}):")
         if leave_out:
             err.print(f"Left out: {', '.join(leave_out)}", soft_wrap=True)
     requests = []
@@ -86,7 +93,10 @@ def verify(
             experiment, parameters, seed, chunks, left_out.get(name, ())
         )
         requests.append(Request(experiment, parameters, stored, chosen if again else []))
-    checks = _recompute(requests, workers or os.cpu_count() or 1)
+    workers = workers or os.cpu_count() or 1
+    if minutes:
+        requests = verification.fitting(requests, minutes, workers, seed)
+    checks = _recompute(requests, workers)
     records = [_record(request, checks[request.experiment.name]) for request in requests]
     problems += [line for record in records for line in record["problems"]]
     if not as_json:
@@ -117,12 +127,19 @@ def _verdicts(findings: list[claims.Finding]) -> Table:
 
 
 def _recompute(requests: list[Request], workers: int) -> dict[str, list[ChunkCheck]]:
-    """Compute the chosen chunks again, with a progress bar."""
+    """Compute the chosen chunks again, with a progress bar: those that take long come first."""
+    requests = sorted(requests, key=_seconds_of_a_chunk, reverse=True)
     if not any(request.jobs for request in requests):
         return verification.recompute(requests)
     with progress_bar() as bar:
         row = bar.add_task("recomputing", total=sum(len(request.jobs) for request in requests))
         return verification.recompute(requests, workers=workers, progress=lambda: bar.advance(row))
+
+
+def _seconds_of_a_chunk(request: Request) -> float:
+    """How long a chunk of the result took, the mean over all."""
+    made_by = results.attributes(request.stored)["provenance"]
+    return float(sum(part["seconds"] for part in made_by) / sum(part["chunks"] for part in made_by))
 
 
 def _record(request: Request, checks: list[ChunkCheck]) -> dict[str, Any]:

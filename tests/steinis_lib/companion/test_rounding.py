@@ -17,8 +17,10 @@ def variable(values, *dims, **coords):
 def test_what_was_measured_is_read_from_the_file(monkeypatch, tmp_path):
     monkeypatch.setattr(rounding, "FILE", tmp_path / "rounding.json")
     spreads = {"toy": {"method": {"x": {"10": 1e-5}, "y": [0.1, 0.2], "z": 0.5}}}
-    rounding.FILE.write_text(json.dumps({"measured": {}, "spreads": spreads}), "utf-8")
+    table = {"measured": {}, "seconds": {"toy": {"method": 2.5}}, "spreads": spreads}
+    rounding.FILE.write_text(json.dumps(table), "utf-8")
     assert rounding.measured.__wrapped__() == spreads
+    assert rounding.seconds.__wrapped__() == {"toy": {"method": 2.5}}
 
 
 def test_a_difference_is_absolute_and_takes_dimensions_by_their_name():

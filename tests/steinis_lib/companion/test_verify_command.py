@@ -22,8 +22,10 @@ from steinis_lib.companion import (
 )
 from steinis_lib.companion.obtain import stored_path
 from steinis_lib.companion.parameters import Parameters
+from steinis_lib.companion.registry import EXPERIMENTS
 from steinis_lib.companion.runner.compute import compute
 from steinis_lib.companion.runner.experiment import Cell, Experiment
+from steinis_lib.companion.verification import Request
 
 
 def call(*arguments):
@@ -253,7 +255,7 @@ def test_results_that_agree_pass(toys):
     found = recompute()
     assert found.exit_code == 0, found.stderr
     message = plain(found.stderr)
-    assert "Computing one chunk of each method again (--seed 7)" in message
+    assert "Computing one chunk of each method again, of as many as fit into 7 minutes" in message
     assert "error" not in message
     last = summary(found)
     assert last == {
@@ -486,3 +488,15 @@ def test_without_a_checkout_the_message_says_that_one_is_needed(options, monkeyp
     found = call(*options)
     assert found.exit_code == 2
     assert "needs a checkout of the repository" in plain(found.stderr)
+
+
+def test_results_whose_chunks_take_long_are_computed_first(monkeypatch):
+    def request(name, seconds, chunks):
+        stored = xr.DataTree()
+        stored.attrs["provenance"] = json.dumps([{"seconds": seconds, "chunks": chunks}])
+        return Request(EXPERIMENTS[name], None, stored, [])
+
+    order = []
+    monkeypatch.setattr(verification, "recompute", order.extend)
+    verify_command._recompute([request("rbm", 60.0, 100), request("vae", 50.0, 10)], 1)
+    assert [found.experiment.name for found in order] == ["vae", "rbm"]
