@@ -13,7 +13,7 @@ from pathlib import Path
 
 import yaml
 
-from steinis_lib.companion import claims, claims_page, stability
+from steinis_lib.companion import claims, claims_page, fairness_page, stability
 from steinis_lib.companion.notebooks import run_notebook
 from steinis_lib.companion.registry import SECTIONS
 
@@ -82,15 +82,18 @@ def run_notebooks(profile: str) -> None:
 
 
 def write_fragments() -> None:
-    """Write the tables of claims, readings, stability and benchmarks that the pages include."""
+    """Write the tables that pages include: of claims, error rates, tuning, and benchmarks."""
     GENERATED.mkdir(exist_ok=True)
     program = ROOT / "benchmarks" / "tables.py"
     subprocess.run([sys.executable, program, "--folder", GENERATED], check=True)
-    findings = claims.evaluate(claims.ledger())
+    ledger = claims.ledger()
+    findings = claims.evaluate(ledger)
     fragments = {
         "claims_table.md": claims_page.claims_table(findings),
         "claims_brief.md": claims_page.brief_table(findings),
         "readings.md": claims_page.readings_blocks(findings),
+        "error_rates.md": fairness_page.error_rates_table(ledger),
+        "tuning_table.md": fairness_page.tuning_tables(),
         "stability_table.md": stability.markdown_table(),
     }
     for file_name, text in fragments.items():

@@ -26,7 +26,7 @@ from typing import Literal
 import numpy as np
 import xarray as xr
 
-from steinis_lib.companion.intervals import Array, Estimate, bootstrap, mean
+from steinis_lib.companion.intervals import Array, Estimate, bootstrap, mean, resamples
 from steinis_lib.companion.methods import FAMILIES
 from steinis_lib.companion.sections.s2_mixtures.experiment import GMMEstimation, label, svgd_sizes
 
@@ -123,9 +123,7 @@ def _flat(groups: list[list[Array]]) -> list[Array]:
     return [errors for group in groups for errors in group]
 
 
-def _over_trials(
-    errors: list[Array], summary: Callable[[Array], Array], repeats: int = 1000
-) -> Estimate:
+def _over_trials(errors: list[Array], summary: Callable[[Array], Array]) -> Estimate:
     """A summary of the means of several samples, with a percentile interval over trials.
 
     Entry i of each sample belongs to trial i. Trials are drawn once for all samples. Where samples
@@ -136,7 +134,7 @@ def _over_trials(
     summary
         Maps means ``(repeats, samples)`` to ``(repeats,)``.
     """
-    rng = np.random.default_rng(0)
+    rng, repeats = np.random.default_rng(0), resamples(1000)
     cuts = [0, *sorted({len(e) for e in errors})]
     parts = [
         rng.multinomial(b - a, np.full(b - a, 1 / (b - a)), repeats) for a, b in pairwise(cuts)
