@@ -18,6 +18,7 @@ from steinis_lib.baselines.ais import AIS, Langevin
 from steinis_lib.baselines.geometric_path import linear_schedule
 from steinis_lib.baselines.hais import HAIS
 from steinis_lib.companion.adagrad import AdaGradSteinIS
+from steinis_lib.companion.diverging import LossyRun
 from steinis_lib.companion.leaders_weighed import LeadersWeighed
 from steinis_lib.importance import ImportanceSample, importance_sampling
 from steinis_lib.schedules import StepSize
@@ -280,12 +281,32 @@ class Reading:
         Particles of one problem at which p̄ or its score was asked for, in a run up to here.
     steinis
         For SteinIS: the state before the last transition, the state after it, and its info.
+    lost
+        For SteinIS: the problems whose runs diverged and so have no estimate, ``(*batch,)``.
     """
 
     n_transitions: int
     sample: ImportanceSample
     n_evaluations: int
     steinis: tuple[SteinISState, SteinISState, SteinISInfo] | None = None
+    lost: Tensor | None = None
+
+    def or_nothing(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return values of problems, each ``(*batch,)``, with those of lost problems replaced.
+
+        An estimate in logs becomes -inf, the ESS 0, k̂ infinite, and any other number NaN, but for
+        integers, which count what happened until then.
+        """
+        if self.lost is None:
+            return dict(values)
+        nothing = dict.fromkeys(("log_z", "error", "mean_log_w"), -math.inf)
+        nothing |= {"ess": 0.0, "pareto_k": math.inf}
+        return {
+            name: value.masked_fill(self.lost, nothing.get(name, math.nan))
+            if value.is_floating_point()
+            else value
+            for name, value in values.items()
+        }
 
 
 def readings(
@@ -335,12 +356,12 @@ def readings(
             target, q0, setting, method=method, n_leaders=n_leaders, n_followers=n_followers,
             determinant=determinant,
         )  # fmt: skip
-        state = steinis.init(generator, batch_shape=batch_shape)
+        run = LossyRun(steinis, steinis.init(generator, batch_shape=batch_shape))
         for k in transitions:
-            before = steinis.run(state, k - 1 - int(state.transition))
-            state, info = steinis.step(before)
-            sample = steinis.importance_sample(state)
-            yield Reading(k, sample, steinis.n_evaluations(k), (before, state, info))
+            run.advance(k - 1)
+            before, info = run.step()
+            sample = run.importance_sample()
+            yield Reading(k, sample, steinis.n_evaluations(k), (before, run.state, info), run.lost)
         return
     for k in transitions:
         chain: Any = build_sampler(

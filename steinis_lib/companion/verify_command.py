@@ -55,8 +55,9 @@ def verify(
     Verdicts are computed from the stored results at the paper's sizes, under every reading of each
     claim. Then one chunk of each method, chosen at random, is computed again and compared with what
     is stored, for as many methods as --minutes allows; with --chunks, fewer, and with --leave-out,
-    none of some methods. Numbers must agree within a tolerance that was measured. Where rounding errors grow until they
-    decide the result, only the first transitions must, and the end is compared in distribution.
+    none of some methods. Numbers must agree within a tolerance that was measured. Where rounding
+    errors grow until they decide the result, only the first transitions must, and the end is
+    compared in distribution.
     Exits with 1 if a published verdict no longer follows from the data, or if the data differ.
     """
     try:

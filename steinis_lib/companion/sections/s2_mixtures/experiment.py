@@ -233,6 +233,11 @@ def _draw(
         [p.n_transitions], chunk.generator(), batch_shape=(chunk.n_trials,),
         n_leaders=p.n_leaders, n_followers=max(p.sizes),
     )  # fmt: skip
+    if reading.lost is not None and bool(reading.lost.any()):
+        raise FloatingPointError(
+            f"{method} diverges in {int(reading.lost.sum())} of {chunk.n_trials} trials of "
+            f"{chunk.name}; expected a setting under which it does not"
+        )
     return reading.sample
 
 

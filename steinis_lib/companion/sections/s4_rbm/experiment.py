@@ -244,7 +244,9 @@ def _measured(target: GaussBernoulliRBM, reading: Reading) -> dict[str, Tensor]:
         "variance": _variance(sample.particles),
         "in_likeliest": there.to(phi).mean(-1),
     }
-    return found if reading.steinis is None else found | _measured_maps(*reading.steinis)
+    if reading.steinis is not None:
+        found |= _measured_maps(*reading.steinis)
+    return reading.or_nothing(found)
 
 
 def _measured_maps(

@@ -166,12 +166,12 @@ def _measured(reading: Reading) -> dict[str, Tensor]:
         "mean_log_w": sample.log_w.mean(-1),
         "ess": sample.ess / sample.n,
         "pareto_k": sample.pareto_k,
-        "evaluations": torch.full_like(sample.ess, reading.n_evaluations),
     }
     if reading.steinis is not None:
         _, after, _ = reading.steinis
         found["n_folds"] = after.n_folds
-    return found
+    evaluations = torch.full_like(sample.ess, reading.n_evaluations)
+    return reading.or_nothing(found) | {"evaluations": evaluations}
 
 
 def tune_method(
