@@ -37,6 +37,8 @@ FIELDS = ("alpha", "beta", "multiplier", "refresh")
 """Of a `Setting`, in the order of a record."""
 FINEST = 1 / 8
 """Steps of the search are halved down to this part of the first ones."""
+PATIENCE = 3
+"""How many times as many settings are tried, at most, while the best has a side without any."""
 
 
 class Failure(IntEnum):
@@ -91,12 +93,15 @@ def search(
     so that every method tries as many settings. Scores are compared to 6 significant digits, and
     the first of equals is the best, so that round-off does not decide where the search goes.
 
+    If the best then has a side on which nothing was tried, the search goes on until it has none,
+    or until `PATIENCE` times as many settings were tried.
+
     Parameters
     ----------
     evaluate
         Setting → `Evaluation`. Settings with a failure, or a score that is not finite, are out.
     n_candidates
-        How many settings are tried, in all.
+        How many settings are tried, if the best of them has been surrounded by then.
 
     Raises
     ------
@@ -130,8 +135,10 @@ def search(
     for place in grid:
         attempt(place)
     width = 1.0
-    while len(trials) < n_candidates:
+    while len(trials) < PATIENCE * n_candidates:
         ranked = _ranked(trials)
+        if len(trials) >= n_candidates and not _open(trials, axes, ranked[0].candidate):
+            break
         found = neighbours(ranked[0].candidate)
         if not found and width > FINEST:
             width /= 2
@@ -205,6 +212,15 @@ def _side(
         beyond, key=lambda trial: axis.steps_between(getattr(trial.candidate, axis.name), value)
     )
     return "folds beyond" if nearest.failure == Failure.FOLDED else "diverges beyond"
+
+
+def _open(trials: Sequence[Trial[Setting]], axes: Sequence[Axis], centre: Setting) -> bool:
+    """Whether a setting has a side on which nothing was tried."""
+    return any(
+        _side(trials, axes, centre, axis, sign) == "end of the range"
+        for axis in axes
+        for sign in (1, -1)
+    )
 
 
 def tune_sampler(

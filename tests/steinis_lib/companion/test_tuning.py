@@ -7,6 +7,7 @@ import torch
 from steinis_lib import RBF, Gaussian, GaussianMixture, SteinIS
 from steinis_lib.companion.methods import FAMILIES, TUNED, Setting, axes_of, build_sampler
 from steinis_lib.companion.tuning import (
+    PATIENCE,
     Axis,
     Failure,
     Trial,
@@ -65,10 +66,20 @@ def test_three_axes_are_searched_together():
 @pytest.mark.parametrize("method", [*TUNED, "hais-full", "hais-partial"])
 @pytest.mark.parametrize("n", [12, 24])
 def test_every_method_tries_as_many_different_settings(method, n):
-    def flat(setting):
-        return -abs(math.log(setting.alpha / 0.3)), 0.1, 7, Failure.NONE
+    """The best is in the first grid on all axes but one, so that few searches need to go on."""
 
-    trials = search(axes_of(method), flat, n)
+    def peaked(setting):
+        score = -abs(math.log(setting.alpha / 0.3))
+        for axis in axes_of(method)[1:]:
+            inner = axis.start[len(axis.start) // 2 if len(axis.start) > 2 else 0]
+            score -= abs(getattr(setting, axis.name) - inner) / inner if inner else 0.0
+        return score, 0.1, 7, Failure.NONE
+
+    trials = search(axes_of(method), peaked, n)
+    if len(trials) > n:  # the best was not surrounded yet
+        assert "end of the range" in ends(tuning_record(trials[:n]), axes_of(method)).values()
+        assert len(trials) <= PATIENCE * n
+        n = len(trials)
     assert len({trial.candidate for trial in trials}) == len(trials) == n
     assert tuning_table(tuning_record(trials), axes_of(method), "X")["score evaluations"] == 7 * n
 
@@ -109,10 +120,20 @@ def test_an_end_beyond_which_runs_fail_is_called_so(failure, words):
     assert sum(counts.values()) == counts[failure]
 
 
+def test_a_search_whose_best_is_at_an_end_goes_on_until_it_is_inside():
+    far = search((ALPHA, BETA), bowl(1e4, 0.3), 9)
+    assert 9 < len(far) <= PATIENCE * 9
+    first = ends(tuning_record(far[:9]), (ALPHA, BETA))
+    assert first["alpha"] == "end of the range"
+    assert ends(tuning_record(far), (ALPHA, BETA)) == {"alpha": "inside", "beta": "inside"}
+    assert len(search((ALPHA, BETA), bowl(1.0, 0.3), 13)) == 13
+
+
 def test_a_search_that_was_cut_short_says_so():
-    trials = search((ALPHA, BETA), bowl(1e4, 0.3), 9)
+    trials = search((ALPHA, BETA), bowl(1e30, 0.3), 9)
     found = ends(tuning_record(trials), (ALPHA, BETA))
-    assert found == {"alpha": "end of the range", "beta": "inside"}
+    assert len(trials) == PATIENCE * 9
+    assert found["alpha"] == "end of the range"
 
 
 def test_what_was_tried_far_away_on_another_axis_closes_no_side():
@@ -242,7 +263,7 @@ def test_a_reference_makes_problems_comparable_and_errors_can_count(skewed, wide
     reference = skewed.log_z.expand(7)
 
     def tuned(**options):
-        axes = (Axis("alpha", FIRST, 2.0),)
+        axes = (Axis("alpha", FIRST, 2.0, low=FIRST[0], high=FIRST[-1]),)
         return tune_sampler(axes, make, 4, seeded(), n_candidates=3, repeats=7, **options)
 
     for plain, less, error in zip(
@@ -266,7 +287,7 @@ def lopsided_run(lopsided, alphas):
             n_followers=20,
         )  # fmt: skip
 
-    axes = (Axis("alpha", alphas, 2.0),)
+    axes = (Axis("alpha", alphas, 2.0, low=alphas[0], high=alphas[-1]),)
     trials = tune_sampler(axes, make, 1, seeded(), n_candidates=len(alphas), repeats=50)
     folds = []
     for trial in trials:
@@ -315,7 +336,7 @@ def test_a_run_that_diverges_rules_its_setting_out(skewed, wide):
     def make(setting):
         return build_sampler("steinis", skewed, wide, setting, 60, n_leaders=6, n_followers=6)
 
-    axes = (Axis("alpha", (0.01, 1e6), 10.0),)
+    axes = (Axis("alpha", (0.01, 1e6), 10.0, low=0.01, high=1e6),)
     trials = tune_sampler(axes, make, 60, seeded(), n_candidates=2, repeats=3)
     assert [trial.failure for trial in trials] == [Failure.NONE, Failure.DIVERGED]
     assert trials[0].gradients == trials[1].gradients == 60 * 6 * 3
