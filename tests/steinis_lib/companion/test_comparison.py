@@ -12,6 +12,7 @@ from steinis_lib.companion import comparison, verification
 from steinis_lib.companion.comparison import ABSOLUTE, FACTOR, LEVEL, RELATIVE, Comparison
 from steinis_lib.companion.parameters import Parameters
 from steinis_lib.companion.rounding import spread_between
+from steinis_lib.companion.runner import first_states
 from steinis_lib.companion.runner.compute import compute
 from steinis_lib.companion.runner.experiment import Cell, Experiment, compute_chunk
 from steinis_lib.companion.verification import Request
@@ -405,3 +406,47 @@ def test_rounding_noise_about_a_constant_is_no_chaos(n, noise):
     assert compare(old, elsewhere, 2.2e-16)[0].problem == ""  # found to be distributed otherwise
     assert [c.how for c in compare(old, elsewhere, 2.2e-16)] == ["numbers"]
     assert problems(compare(old, 2 * elsewhere, 2.2e-16))  # not found, or not compared
+
+
+def first_states_of(values, decided):
+    """Trials of first states ``(trial, state, tensor)``, decided in 32 bits or not."""
+    attributes = {first_states.DECISIONS: "float32"} if decided else {}
+    dims = ("trial", *first_states.DIMENSIONS)
+    return xr.Dataset(
+        {first_states.NAME: (dims, values, attributes)}, coords={"trial": range(len(values))}
+    )
+
+
+@pytest.mark.parametrize("decided", [True, False])
+@pytest.mark.parametrize("state", [0, 3])
+def test_a_few_particles_may_move_otherwise_after_the_start_if_decisions_are_in_32_bits(
+    decided, state
+):
+    values = np.random.default_rng(1).normal(size=(12, 5, 7)) * [1, 1, 1, 5, 1, 2, 1]
+    allowed = comparison.MOVES * values[:, state, 3].std()
+    stored = first_states_of(values, False)  # what is stored need not say so
+    for share, wrong in ((0.9, not decided or state == 0), (1.1, True)):
+        fresh = values[:1].copy()
+        fresh[0, state, 3] += share * allowed
+        (found,) = comparison.compare(stored, first_states_of(fresh, decided), {})
+        assert bool(found.problem) == wrong, (decided, state, share)
+
+
+def test_where_decisions_are_in_32_bits_another_stream_of_random_numbers_is_found():
+    rng = np.random.default_rng(2)
+    stored, fresh = rng.normal(size=(12, 5, 7)), rng.normal(size=(1, 5, 7))
+    fresh[0, 0] = stored[0, 0]  # the same start
+    (found,) = comparison.compare(
+        first_states_of(stored, False), first_states_of(fresh, True), {}
+    )  # fmt: skip
+    assert found.problem and found.deviation > 5
+
+
+def test_one_trial_alone_may_differ_by_a_share_of_its_numbers():
+    stored = np.full((1, 5, 7), 4.0)
+    for shift, wrong in ((0.9, False), (1.1, True)):
+        (found,) = comparison.compare(
+            first_states_of(stored, False),
+            first_states_of(stored + shift * (np.arange(5) > 0)[:, None], True), {},
+        )  # fmt: skip
+        assert bool(found.problem) == wrong
