@@ -332,12 +332,14 @@ def tuning_record(trials: Sequence[Trial[Setting]]) -> xr.Dataset:
 
 
 def trials_of(record: xr.Dataset) -> list[Trial[Setting]]:
-    """Return the trials that a `tuning_record` was made from."""
+    """Return the trials that a `tuning_record` was made from; those without a score are none."""
     names = (*FIELDS, "score", "standard_error", "gradients", "failure")
     columns = {name: record[name].values[0].tolist() for name in names}
     found = []
     for i in range(record.sizes["candidate"]):
         row = {name: column[i] for name, column in columns.items()}
+        if math.isnan(row["score"]):
+            continue  # other searches of the same cell had more candidates
         setting = Setting(**{name: row[name] for name in FIELDS if not math.isnan(row[name])})
         found.append(
             Trial(
@@ -350,7 +352,7 @@ def trials_of(record: xr.Dataset) -> list[Trial[Setting]]:
 
 def chosen(record: xr.Dataset) -> Setting:
     """Return the candidate with the best score in a record, the first of equals."""
-    return trials_of(record)[int(record.score.isel(trial=0).values.argmax())].candidate
+    return best(trials_of(record)).candidate
 
 
 def ends(record: xr.Dataset, axes: Sequence[Axis]) -> dict[str, str]:

@@ -110,7 +110,7 @@ def best_curve(record: xr.Dataset) -> Array:
 
     `record` is that of a search, with one trial.
     """
-    return np.asarray(record.kl.values[0, int(record.score.values[0].argmax())])
+    return np.asarray(record.kl.values[0, int(np.nanargmax(record.score.values[0]))])
 
 
 def early(tree: xr.DataTree, pilot: str) -> tuple[int, int]:

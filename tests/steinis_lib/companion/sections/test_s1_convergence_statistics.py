@@ -385,7 +385,7 @@ def test_another_decay_is_not_called_reproduced(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("system", ["steinis", "svgd"])
 def test_the_page_says_truly_that_the_decay_of_the_discrepancy_turns_on_whose_it_is(system):
-    """By particles, readings are reproduced, but SteinIS's on easy mixtures; by exact KSD², none."""
+    """By particles, all are reproduced but SteinIS's on easy mixtures; by exact KSD², none."""
     (found,) = claims.evaluate([LEDGER[f"ksd-exponential-{system}"]])
     by_verdict = {j.reading.name: j.verdict for j in found.readings if j.estimate is not None}
     if system == "steinis":
