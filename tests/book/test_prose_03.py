@@ -3,8 +3,10 @@
 import numpy as np
 from prose import in_page, result
 
+from steinis_lib.companion.fairness_page import at_an_end, tuning_rows
 from steinis_lib.companion.intervals import mean
 from steinis_lib.companion.sections.s3_adaptive_is import statistics as comparison
+from steinis_lib.companion.tuning import best, trials_of
 
 PAGE = "03_adaptive_is.ipynb"
 DATA = "adaptive-comparison"
@@ -172,3 +174,23 @@ def test_twenty_gaussians_come_closer_than_steinis() -> None:
     data = result(DATA)
     mixture = mean(comparison.free_components_kl(data, 20))
     assert mixture.high < comparison.warped_kl(data).low
+
+
+def test_one_search_of_adaptive_is_went_on() -> None:
+    assert in_page(PAGE, "three more where the best of six was at an end: once, at σ = 0.3.")
+    assert in_page(PAGE, "The larger rate was better, but that kind did not come close to the best")
+    data = result(DATA)
+    assert at_an_end(tuning_rows(data)[0]) == []
+    longer = []
+    for scale in (0.3, 0.6, 1):
+        record = data[f"main-pilot-adaptive-{scale:g}"].to_dataset()
+        for kind in range(record.sizes["trial"]):
+            trials = trials_of(record.isel(trial=[kind]))
+            if len(trials) > 6:
+                longer.append((scale, kind))
+                first = best(trials[:6])
+                assert len(trials) == 9
+                assert best(trials).candidate.alpha > first.candidate.alpha
+                scores = np.nanmax(record.score.values, axis=1)
+                assert scores[kind] < scores.max() - 0.3
+    assert [scale for scale, _ in longer] == [0.3]
