@@ -58,7 +58,7 @@ BETWEEN = (*FAMILIES, "hais-1l", "hais-1l-partial", "ais", "ais-unadjusted")
 DETERMINANTS = "determinants"
 """The label of the cell that compares determinants."""
 DETERMINANT: Determinant = "first-order"
-"""Of all runs of SteinIS. Exact determinants cost more than ten times as much at d = 100."""
+"""Of all runs of SteinIS. Exact determinants take about eight times as long at d = 100."""
 CHECK_MULTIPLIER = 20.0
 """Factor on the bandwidth where determinants are compared. Wide kernels have the largest ∇φ."""
 
