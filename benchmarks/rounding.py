@@ -7,7 +7,10 @@ largest difference from the stored result is the spread of a variable; see
 
     python benchmarks/rounding.py --seeds 1 2 --jobs 2
 
-What was measured is kept in ``data/chunks/rounding``, and the same command goes on there.
+Searches for a setting are left out: verification has another rule for them.
+
+What was measured is kept in ``data/chunks/rounding``, and the same command goes on there. Spreads
+in the file only grow. Delete it to begin anew.
 """
 
 from __future__ import annotations
@@ -47,7 +50,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", nargs="+", type=int, default=[1], help="of the choice of chunks")
     parser.add_argument("--switches", nargs="+", choices=list(SWITCHES), default=list(SWITCHES))
-    parser.add_argument("--only", nargs="+", help="experiments; the others keep their spreads")
+    parser.add_argument("--only", nargs="+", help="experiments")
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -57,7 +60,7 @@ def main() -> None:
     with ThreadPoolExecutor(args.jobs) as pool:
         pairs = [(switch, seed) for seed in args.seeds for switch in args.switches]
         list(pool.map(lambda pair: run_worker(*pair, args.only), pairs))
-    write(args.only)
+    write()
 
 
 def run_worker(switch: str, seed: int, only: list[str] | None) -> None:
@@ -95,7 +98,7 @@ def measure(switch: str, seed: int, only: list[str] | None) -> None:
             by_method.setdefault(cell.method or cell.label, []).extend(jobs)
         for method, jobs in by_method.items():
             cell, chunk = random.Random(f"{switch} {seed} {method}").choice(jobs)
-            if (name, method) in done:
+            if (name, method) in done or "candidate" in groups[cell.label].dims:
                 continue
             started = time.process_time()
             job = (cell, with_pilots(cell, chunk, groups))
@@ -135,35 +138,35 @@ def rows(path: Path) -> Iterator[dict[str, Any]]:
         yield from map(json.loads, path.read_text("utf-8").splitlines())
 
 
-def write(only: list[str] | None) -> None:
-    """Merge all that was kept, and write it; experiments not in `only` keep what they have."""
+def write() -> None:
+    """Write the larger of what was kept and of what the file has."""
     from steinis_lib.companion.results import provenance
     from steinis_lib.companion.rounding import FILE, larger
     from steinis_lib.core.files import replacing
 
-    before = json.loads(FILE.read_text("utf-8")) if FILE.exists() else {"spreads": {}}
-    spreads: dict[str, Any] = {n: s for n, s in before["spreads"].items() if only and n not in only}
+    before = json.loads(FILE.read_text("utf-8")) if FILE.exists() else {}
+    spreads: dict[str, Any] = before.get("spreads", {})
+    took: dict[str, Any] = before.get("seconds", {})
     n_chunks, seconds = Counter[str](), 0.0
     for path in sorted(KEPT.glob("*.jsonl")):
         for row in rows(path):
-            if only and row["experiment"] not in only:
-                continue
             n_chunks[row["switch"]] += 1
             seconds += row["seconds"]
+            others = took.setdefault(row["experiment"], {})
+            others[row["method"]] = min(row["seconds"], others.get(row["method"], row["seconds"]))
             of_method = spreads.setdefault(row["experiment"], {}).setdefault(row["method"], {})
             for variable, spread in row["spreads"].items():
                 of_method[variable] = larger(of_method.get(variable), finite(spread))
-    for name, of_experiment in spreads.items():
-        if not only or name in only:
-            share(of_experiment)
+    for of_experiment in spreads.values():
+        share(of_experiment)
     measured = provenance(time.time() - seconds)
     measured |= {
-        "experiments": only or "all",
         "switches": {
             name: {"environment": SWITCHES[name], "chunks": n} for name, n in n_chunks.items()
-        },
+        }
     }
-    text = json.dumps({"measured": measured, "spreads": spreads}, indent=1, ensure_ascii=False)
+    found = {"measured": measured, "seconds": took, "spreads": spreads}
+    text = json.dumps(found, indent=1, ensure_ascii=False)
     with replacing(FILE) as scratch:
         scratch.write_text(text + "\n", "utf-8")
     print(f"{FILE}: {n_chunks.total()} chunks, {seconds:.0f} s of computing")
@@ -173,11 +176,11 @@ def share(spreads: dict[str, Any]) -> None:
     """Give all methods of an experiment that run HAIS the largest of their spreads.
 
     A Metropolis decision is turned in few chunks, and in any of them, so that one chunk of a method
-    does not show it. Pilots are left out: their candidates have spreads of their own.
+    does not show it.
     """
     from steinis_lib.companion.rounding import larger
 
-    methods = [m for m in spreads if "hais" in m and "tuning" not in m]
+    methods = [m for m in spreads if "hais" in m]
     largest: dict[str, Any] = {}
     for method in methods:
         for variable, spread in spreads[method].items():
@@ -190,8 +193,6 @@ def finite(spread: Any) -> Any:
     """Return a spread with infinity, which JSON does not have, as the largest number."""
     if isinstance(spread, dict):
         return {key: finite(value) for key, value in spread.items()}
-    if isinstance(spread, list):
-        return [finite(value) for value in spread]
     return min(spread, sys.float_info.max)
 
 

@@ -17,7 +17,7 @@ from bookparts import api, citing, costs
 from bookparts.address import read_address
 from examples import draw
 
-from steinis_lib.companion import claims, stability
+from steinis_lib.companion import claims, claims_page, fairness_page, stability
 from steinis_lib.companion.notebooks import run_notebook
 from steinis_lib.companion.registry import SECTIONS
 
@@ -27,8 +27,8 @@ EXECUTED = BOOK / "sections"
 GENERATED = BOOK / "_generated"
 BEFORE = ("foundations", "method", "demo")
 AFTER = (
-    "claims", "verification", "choices", "reproduce", "clusters", "benchmarks", "errata", "api",
-    "cite", "glossary", "references",
+    "claims", "readings", "fairness", "verification", "choices", "reproduce", "clusters", "benchmarks",
+    "errata", "api", "cite", "glossary", "references",
 )  # fmt: skip
 """The pages before and after the sections."""
 
@@ -54,7 +54,7 @@ def inputs_of(notebook: Path) -> list[Path]:
     return [
         notebook,
         *(ROOT / "steinis_lib").rglob("*.py"),
-        ROOT / "data" / "claims.yaml",
+        *(ROOT / "data" / "claims").glob("*.yaml"),
         results,
         *results.rglob("*"),
     ]
@@ -89,17 +89,24 @@ def run_notebooks(profile: str) -> None:
 
 
 def write_fragments() -> None:
-    """Write the tables of claims, of stability and of benchmarks that the pages include."""
+    """Write the tables that pages include: of claims, error rates, tuning, and benchmarks."""
     GENERATED.mkdir(exist_ok=True)
     for program in (ROOT / "benchmarks" / "tables.py", BOOK / "demo" / "still.py"):
         subprocess.run([sys.executable, program, "--folder", GENERATED], check=True)
-    for file_name, brief in (("claims_table.md", False), ("claims_brief.md", True)):
-        (GENERATED / file_name).write_text(claims.markdown_table(brief=brief), encoding="utf-8")
-    table = stability.markdown_table()
-    (GENERATED / "stability_table.md").write_text(table, encoding="utf-8")
-    (GENERATED / "costs.md").write_text(costs.table(), encoding="utf-8")
-    cited = citing.fragment(citing.read_citation(), read_address())
-    (GENERATED / "cite.md").write_text(cited, encoding="utf-8")
+    ledger = claims.ledger()
+    findings = claims.evaluate(ledger)
+    fragments = {
+        "claims_table.md": claims_page.claims_table(findings),
+        "claims_brief.md": claims_page.brief_table(findings),
+        "readings.md": claims_page.readings_blocks(findings),
+        "error_rates.md": fairness_page.error_rates_table(ledger),
+        "tuning_table.md": fairness_page.tuning_tables(),
+        "stability_table.md": stability.markdown_table(),
+        "costs.md": costs.table(),
+        "cite.md": citing.fragment(citing.read_citation(), read_address()),
+    }
+    for file_name, text in fragments.items():
+        (GENERATED / file_name).write_text(text, encoding="utf-8")
     api.write_pages(BOOK, GENERATED)
     draw.draw_if_needed(GENERATED)
 

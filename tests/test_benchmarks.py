@@ -235,32 +235,50 @@ def test_the_largest_spreads_are_written_for_each_number_of_transitions(measurin
     for seed in (1, 2):
         rounding.measure("avx2", seed, None)
     rounding.measure("nudged", 1, None)
-    rounding.write(None)
+    rounding.write()
     table = json.loads(measured_rounding.FILE.read_text("utf-8"))
     switches = table["measured"]["switches"]
     assert {name: found["chunks"] for name, found in switches.items()} == {"avx2": 8, "nudged": 4}
-    assert table["measured"]["experiments"] == "all"
     assert set(table["spreads"]) == {"one", "two"}
     spreads = table["spreads"]["one"]["double"]
     assert set(spreads) == {"x", "constant"} and spreads["constant"] == 0.0
     assert 0 < spreads["x"]["0"] < 2e-16 < spreads["x"]["10"] < 2e-13 < 1e-5 < spreads["x"]["40"]
     assert measured_rounding.measured.__wrapped__() == table["spreads"]
+    rows = [row for kept in kept_rows(measuring).values() for row in kept]
+    for method in ("pilot", "double"):
+        seconds = [r["seconds"] for r in rows if (r["experiment"], r["method"]) == ("one", method)]
+        assert len(seconds) == 3 and table["seconds"]["one"][method] == min(seconds)
 
 
-def test_experiments_that_are_not_asked_for_keep_their_spreads(measuring):
-    rounding.measure("avx2", 1, None)
+def test_spreads_of_the_file_only_grow(measuring):
+    rounding.measure("avx2", 1, ["two"])
     old = {"one": {"pilot": {"constant": 0.125}}, "two": {"pilot": {"constant": 0.25}}}
-    measured_rounding.FILE.write_text(json.dumps({"spreads": old}), "utf-8")
-    rounding.write(["two"])
-    spreads = json.loads(measured_rounding.FILE.read_text("utf-8"))["spreads"]
+    took = {"one": {"pilot": 7.0}, "two": {"pilot": 9.0}}
+    measured_rounding.FILE.write_text(json.dumps({"seconds": took, "spreads": old}), "utf-8")
+    rounding.write()
+    table = json.loads(measured_rounding.FILE.read_text("utf-8"))
+    spreads = table["spreads"]
+    assert table["seconds"]["one"] == took["one"] and table["seconds"]["two"]["pilot"] < 9.0
     assert spreads["one"] == old["one"]
     assert set(spreads["two"]) == {"pilot", "double"}
-    assert spreads["two"]["pilot"]["constant"] == 0.0
+    assert spreads["two"]["pilot"]["constant"] == 0.25
+
+
+def test_a_search_is_not_measured(measuring, monkeypatch):
+    def search(p, chunk):
+        return xr.Dataset({"score": (("trial", "candidate"), [[0.0, 1.0]])})
+
+    ours = Experiment("one", Parameters, lambda p: [Cell("search", 1, search)])
+    for module in (registry, obtain):
+        monkeypatch.setitem(module.EXPERIMENTS, "one", ours)
+    results.save(compute(ours, Parameters()), obtain.stored_path("one", Parameters()))
+    rounding.measure("avx2", 1, ["one"])
+    assert not (measuring / "kept" / "avx2-1.jsonl").exists()
 
 
 def test_infinite_spreads_are_written_as_the_largest_number():
-    found = rounding.finite({"a": [float("inf"), 1.0]})
-    assert found == {"a": [sys.float_info.max, 1.0]}
+    found = rounding.finite({"50": float("inf"), "100": 1.0})
+    assert found == {"50": sys.float_info.max, "100": 1.0}
     assert json.loads(json.dumps(found, allow_nan=False)) == found
 
 

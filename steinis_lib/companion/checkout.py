@@ -35,7 +35,7 @@ def need_checkout(what: str) -> None:
     CheckoutNeededError
         Saying how to get a checkout.
     """
-    if not (DATA / "claims.yaml").is_file():
+    if not (DATA / "claims").is_dir():
         raise CheckoutNeededError(
             f"{what} needs a checkout of the repository, with its folders data/ and notebooks/, "
             f"and {ROOT} is none. Clone the repository and run `make install` in it."

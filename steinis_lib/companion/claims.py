@@ -1,7 +1,7 @@
 """The claims ledger: what the paper says, and a verdict that follows from stored results.
 
-``data/claims.yaml`` lists each claim with the statistic that tests it and two ranges. A verdict
-is read off the statistic's 95 % interval: *reproduced* if it lies within the range
+``data/claims/`` lists each claim with the statistic that tests it, two ranges, and its readings. A
+verdict is read off the statistic's 95 % interval: *reproduced* if it lies within the range
 `reproduced`; *not reproduced* if it lies outside the wider range `partly`; *partly* in between.
 ``data/verdicts.json`` keeps the verdicts that were published; `verify` computes them anew.
 """
@@ -9,29 +9,29 @@ is read off the statistic's 95 % interval: *reproduced* if it lies within the ra
 from __future__ import annotations
 
 import json
-import math
-import re
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
+import xarray as xr
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
+from steinis_lib.companion import reading_claims
 from steinis_lib.companion.checkout import DATA, need_checkout
 from steinis_lib.companion.intervals import Estimate
 from steinis_lib.companion.obtain import stored
+from steinis_lib.companion.reading_claims import AS_STATED, Choice, Judged, Range, Reading, Verdict
 from steinis_lib.companion.registry import EXPERIMENTS, STATISTICS
 from steinis_lib.core.files import replacing
 
-LEDGER = DATA / "claims.yaml"
+LEDGER = DATA / "claims"
 VERDICTS = DATA / "verdicts.json"
-
-Verdict = Literal["reproduced", "partly", "not reproduced", "not yet run"]
 
 
 class Claim(BaseModel):
-    """One empirical claim of the paper; see the head of ``data/claims.yaml``."""
+    """One empirical claim of the paper; see ``data/claims/README.md``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=True)
 
@@ -40,187 +40,207 @@ class Claim(BaseModel):
     paper: str
     paper_value: str
     measure: str
+    over: str = ""
     unit: str = ""
     experiment: str | None = None
-    reproduced: tuple[float, float] | None = None
-    partly: tuple[float, float] | None = None
+    reproduced: Range | None = None
+    partly: Range | None = None
     figure: str | None = None
     comment: str = ""
+    readings: tuple[Reading, ...] = (AS_STATED,)
 
     @model_validator(mode="after")
     def _testable_or_not_yet_run(self) -> Claim:
-        if self.experiment is None:
-            return self
-        if self.experiment not in EXPERIMENTS:
-            raise ValueError(f"{self.id}: no experiment is called {self.experiment!r}")
-        if self.id not in STATISTICS:
-            raise ValueError(f"{self.id}: has an experiment, but no section has a statistic for it")
-        if self.reproduced is None or self.partly is None or self.figure is None:
-            raise ValueError(f"{self.id}: needs `reproduced`, `partly` and `figure`")
-        (a, b), (c, d) = self.reproduced, self.partly
-        if not c <= a <= b <= d:
-            raise ValueError(f"{self.id}: `partly` must contain `reproduced`")
+        try:
+            reading_claims.check_readings(self.readings)
+            if self.experiment is not None:
+                self._check_testable()
+        except ValueError as error:
+            raise ValueError(f"{self.id}: {error}") from error
         return self
 
-    def judge(self, estimate: Estimate) -> Verdict:
-        """Return the verdict that an estimate's interval leads to."""
-        assert self.reproduced is not None and self.partly is not None
-        if any(map(math.isnan, (estimate.value, estimate.low, estimate.high))):
-            raise ValueError(f"{self.id}: the statistic is NaN; the stored result is damaged")
-        if self.reproduced[0] <= estimate.low and estimate.high <= self.reproduced[1]:
-            return "reproduced"
-        if estimate.high < self.partly[0] or estimate.low > self.partly[1]:
-            return "not reproduced"
-        return "partly"
+    def _check_testable(self) -> None:
+        if self.experiment not in EXPERIMENTS:
+            raise ValueError(f"no experiment is called {self.experiment!r}")
+        if self.id not in STATISTICS:
+            raise ValueError("has an experiment, but no section has a statistic for it")
+        if self.reproduced is None or self.partly is None or self.figure is None:
+            raise ValueError("needs `reproduced`, `partly` and `figure`")
+        for reading in self.readings:
+            self._check_reading(reading)
+
+    def _check_reading(self, reading: Reading) -> None:
+        of = f"reading {reading.name!r}: "
+        if self.experiment_of(reading) not in EXPERIMENTS:
+            raise ValueError(f"{of}no experiment is called {reading.experiment!r}")
+        (a, b), (c, d) = self.ranges_of(reading)
+        if not c <= a <= b <= d:
+            raise ValueError(f"{of}`partly` must contain `reproduced`")
+        self._choices_of(reading)
+
+    def _choices_of(self, reading: Reading) -> dict[str, Choice]:
+        """A reading's choices on all axes that any reading names; the statistic has defaults."""
+        axes = dict.fromkeys(axis for other in self.readings for axis in other.choices)
+        return reading_claims.bound_choices(STATISTICS[self.id], reading, axes)
+
+    def experiment_of(self, reading: Reading) -> str:
+        """Return the experiment whose stored result a reading is judged by, "" if there is none."""
+        return reading.experiment or self.experiment or ""
+
+    def ranges_of(self, reading: Reading = AS_STATED) -> tuple[Range, Range]:
+        """Return the ranges `reproduced` and `partly` that a reading is judged by."""
+        reproduced, partly = reading.reproduced or self.reproduced, reading.partly or self.partly
+        assert reproduced is not None and partly is not None
+        return reproduced, partly
+
+    def judge(self, estimate: Estimate, reading: Reading = AS_STATED) -> Verdict:
+        """Return the verdict that an estimate's interval leads to; NaN is refused."""
+        return reading_claims.judge(estimate, *self.ranges_of(reading))
+
+    def judged(self, reading: Reading, tree: xr.DataTree | None) -> Judged:
+        """Judge a reading by a stored result, if there is one.
+
+        Raises
+        ------
+        ValueError
+            If the statistic fails or gives NaN. It names the claim and the reading.
+        """
+        if self.experiment is None:
+            return Judged(reading, reading.choices)
+        choices, ranges = self._choices_of(reading), self.ranges_of(reading)
+        if tree is None:
+            return Judged(reading, choices, ranges)
+        try:
+            estimate = STATISTICS[self.id](tree, **reading.choices)
+            verdict = self.judge(estimate, reading)
+        except Exception as error:
+            where = f"{self.id}, reading {reading.name!r} with choices {reading.choices}"
+            raise ValueError(f"{where}: {type(error).__name__}: {error}") from error
+        return Judged(reading, choices, ranges, estimate, verdict)
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A claim's verdict and the estimate it follows from."""
+    """A claim with what the data say under each of its readings."""
 
     claim: Claim
-    verdict: Verdict
-    estimate: Estimate | None = None
+    readings: tuple[Judged, ...]
+
+    @property
+    def primary(self) -> Judged:
+        """The reading whose verdict is the claim's."""
+        return next(judged for judged in self.readings if judged.reading.primary)
+
+    @property
+    def others(self) -> tuple[Judged, ...]:
+        """All readings but the primary one."""
+        return tuple(judged for judged in self.readings if not judged.reading.primary)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The claim's verdict."""
+        return self.primary.verdict
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """The estimate that the verdict follows from."""
+        return self.primary.estimate
+
+    @property
+    def robustness(self) -> str:
+        """Under how many readings, and under which, the claim is reproduced."""
+        return reading_claims.robustness(self.readings)
 
     @property
     def ours(self) -> str:
         """Our figure with its interval, as text."""
-        if self.estimate is None:
-            return "–"
-        e, unit = self.estimate, f" {self.claim.unit}" if self.claim.unit else ""
-        return f"{e.value:.3g} [{e.low:.3g}, {e.high:.3g}]{unit}"
+        return self.primary.text(self.claim.unit)
 
-    def record(self) -> dict[str, object]:
+    def record(self) -> dict[str, Any]:
         """Return the machine-readable form that ``steinis verify --json`` prints."""
-        e = self.estimate
+        claim, ours = self.claim, self.primary.record()
         return {
-            "id": self.claim.id,
-            "section": self.claim.where,
-            "claim": self.claim.paper,
-            "paper": self.claim.paper_value,
-            "ours": None if e is None else e.value,
-            "uncertainty": None if e is None else [e.low, e.high],
-            "unit": self.claim.unit,
-            "verdict": self.verdict,
+            "id": claim.id,
+            "section": claim.where,
+            "claim": claim.paper,
+            "paper": claim.paper_value,
+            **{key: ours[key] for key in ("ours", "uncertainty", "verdict")},
+            "unit": claim.unit,
+            "interval_over": claim.over,
+            "robustness": self.robustness,
+            "readings": [judged.record() for judged in self.readings],
         }
 
 
-def ledger(path: Path | None = None) -> list[Claim]:
-    """Read and check the ledger.
-
-    Raises
-    ------
-    ValueError
-        If an entry is malformed, or an id occurs twice.
-    """
+def ledger(folder: Path | None = None) -> list[Claim]:
+    """Read all files of the ledger in order of name; ValueError if an entry is malformed."""
     need_checkout("the ledger of claims")
-    path = path or LEDGER
+    folder = folder or LEDGER
+    claims = [claim for path in sorted(folder.glob("*.yaml")) for claim in _claims_of(path)]
+    ids = [claim.id for claim in claims]
+    if twice := {i for i in ids if ids.count(i) > 1}:
+        raise ValueError(f"{folder}: ids occur twice: {sorted(twice)}")
+    return claims
+
+
+def _claims_of(path: Path) -> list[Claim]:
+    """The claims of one file."""
     claims = []
-    for number, entry in enumerate(yaml.safe_load(path.read_text("utf-8")), start=1):
+    for number, entry in enumerate(yaml.safe_load(path.read_text("utf-8")) or (), start=1):
         try:
             claims.append(Claim.model_validate(entry))
         except ValidationError as error:
             name = entry.get("id") if isinstance(entry, dict) else None
             raise ValueError(f"{path}, claim {name or number}: {error}") from error
-    ids = [claim.id for claim in claims]
-    if twice := {i for i in ids if ids.count(i) > 1}:
-        raise ValueError(f"{path}: ids occur twice: {sorted(twice)}")
     return claims
 
 
-def evaluate(claims: list[Claim]) -> list[Finding]:
-    """Judge each claim by the stored result of its experiment at profile `paper`."""
-    trees = {
-        name: stored(name, EXPERIMENTS[name].parameters.of_profile("paper"))
-        for name in {c.experiment for c in claims if c.experiment}
-    }
-    findings = []
-    for claim in claims:
-        tree = trees.get(claim.experiment or "")
-        if tree is None:
-            findings.append(Finding(claim, "not yet run"))
-            continue
-        estimate = STATISTICS[claim.id](tree)
-        findings.append(Finding(claim, claim.judge(estimate), estimate))
-    return findings
+def evaluate(claims: Sequence[Claim]) -> list[Finding]:
+    """Judge each reading of each claim by the stored results at profile `paper`."""
+    names = {c.experiment_of(r) for c in claims for r in c.readings if c.experiment}
+    trees = {n: stored(n, EXPERIMENTS[n].parameters.of_profile("paper")) for n in names}
+    return [
+        Finding(c, tuple(c.judged(r, trees.get(c.experiment_of(r))) for r in c.readings))
+        for c in claims
+    ]
 
 
-def publish(findings: list[Finding], path: Path | None = None) -> None:
+def publish(findings: Sequence[Finding], path: Path | None = None) -> None:
     """Write the verdicts to be published."""
     table = {
-        f.claim.id: {"verdict": f.verdict, **(asdict(f.estimate) if f.estimate else {})}
+        f.claim.id: {
+            **f.primary.published(),
+            "reading": f.primary.reading.name,
+            "readings": {judged.reading.name: judged.published() for judged in f.others},
+        }
         for f in findings
     }
     with replacing(path or VERDICTS) as scratch:
-        scratch.write_text(json.dumps(table, indent=1) + "\n", "utf-8")
+        text = json.dumps(table, indent=1, ensure_ascii=False, allow_nan=False)
+        scratch.write_text(text + "\n", "utf-8")
 
 
-def discrepancies(findings: list[Finding], path: Path | None = None) -> list[str]:
+def discrepancies(findings: Sequence[Finding], path: Path | None = None) -> list[str]:
     """Return, a line each, where published verdicts no longer follow from the data."""
     path = path or VERDICTS
     table = json.loads(path.read_text("utf-8")) if path.exists() else {}
-    lines = []
+    lines: list[str] = []
     for f in findings:
-        old = table.pop(f.claim.id, None)
+        name, old = f.claim.id, table.pop(f.claim.id, None)
+        lines += f.primary.discrepancies(old, name)
         if old is None:
-            lines.append(f"{f.claim.id}: the data say '{f.verdict}', but no verdict is published")
             continue
-        if old["verdict"] != f.verdict:
+        if old.get("reading") != f.primary.reading.name:
             lines.append(
-                f"{f.claim.id}: published '{old['verdict']}', but the data say '{f.verdict}'"
+                f"{name}: published reading {old.get('reading')!r} as the primary one, but the "
+                f"ledger says {f.primary.reading.name!r}"
             )
-        new = asdict(f.estimate) if f.estimate else {}
-        for key in sorted(new):
-            if key not in old or not math.isclose(old[key], new[key], rel_tol=1e-6, abs_tol=1e-9):
-                lines.append(
-                    f"{f.claim.id}: published {key} {old.get(key)}, but the data say {new[key]}"
-                )
-    return lines + [f"{i}: a verdict is published, but the ledger has no such claim" for i in table]
-
-
-def markdown_table(brief: bool = False) -> str:
-    """Return the verdicts as a MyST table for the book; `brief`: just the claims that were run."""
-    findings = evaluate(ledger())
-    if brief:
-        rows = ["| What the paper says | Verdict |", "|---|---|"]
-        rows += [
-            f"| {_text(f.claim.paper)} | {_chip(f)} |"
-            for f in findings
-            if f.verdict != "not yet run"
+        readings = old.get("readings", {})
+        for judged in f.others:
+            reading = judged.reading.name
+            lines += judged.discrepancies(readings.pop(reading, None), f"{name}, {reading!r}")
+        lines += [
+            f"{name}, {reading!r}: a verdict is published, but the ledger has no such reading"
+            for reading in readings
         ]
-        waiting = sum(f.verdict == "not yet run" for f in findings)
-        return "\n".join(rows) + f"\n\n{waiting} further claims of the paper are not yet run.\n"
-    rows = [
-        "| Claim | Paper | Ours, 95 % interval | Verdict | What is measured |",
-        "|---|---|---|---|---|",
-    ]
-    for f in findings:
-        c = f.claim
-        cells = [f"{_text(c.paper)} ({_text(c.where)})", _text(c.paper_value), _text(f.ours)]
-        measure = _text(c.measure) + "."
-        if c.reproduced is not None and c.partly is not None:
-            measure += (
-                f" Reproduced if within {_range(c.reproduced)}, not reproduced if outside "
-                f"{_range(c.partly)}."
-            )
-        rows.append(f"| {' | '.join(cells)} | {_chip(f)} | {measure} |")
-    return "\n".join(rows) + "\n"
-
-
-def _text(text: str) -> str:
-    """Escape what Markdown would read as more than text, the table's own bars first of all."""
-    return re.sub(r"([\\`*_$|<\[\]~^{}])", r"\\\1", text)
-
-
-def _range(bounds: tuple[float, float]) -> str:
-    low, high = (f"{bound:g}".replace("inf", "∞") for bound in bounds)
-    return f"{low} to {high}"
-
-
-def _chip(finding: Finding) -> str:
-    """The verdict as a chip, linked to the figure that shows it."""
-    verdict = finding.verdict
-    chip = f'<span class="verdict verdict-{verdict.replace(" ", "-")}">{verdict}</span>'
-    figure = finding.claim.figure
-    linked = figure is not None and verdict != "not yet run"
-    return chip + (f" {{ref}}`figure <{figure}>`" if linked else "")
+    return lines + [f"{i}: a verdict is published, but the ledger has no such claim" for i in table]

@@ -9,8 +9,14 @@ two rules.
   compared with those in all other trials of the cell, by rank tests. Where the trials are too few
   for such a test, the variable is not compared.
 
+A search for a setting has candidates, and which comes next can hang on a rounding error. It is
+compared up to the first candidate that is another one; see `_compare_search`.
+
 The first states of a chunk, which are one of its variables, are stable but where scores have 16
-bits. They show that the program and its input are the same (see `runner.first_states`).
+bits. They show that the program and its input are the same (see `runner.first_states`). Where a
+rounding error may decide whether a particle moves, the states after the start may differ by `MOVES`
+of their variation over trials: one particle in hundreds changes a mean by about a hundredth of it,
+another stream of random numbers by about 1.4.
 """
 
 from __future__ import annotations
@@ -26,6 +32,8 @@ import xarray as xr
 from scipy.stats import mannwhitneyu
 
 from steinis_lib.companion.rounding import Spread, difference, spread_like
+from steinis_lib.companion.runner import first_states
+from steinis_lib.companion.tuning import FIELDS
 
 RELATIVE, ABSOLUTE = 1e-6, 1e-9
 """What stable numbers may differ by in any case."""
@@ -33,6 +41,14 @@ FACTOR = 100.0
 """How many times the measured spread a tolerance is."""
 CHAOTIC = 0.1
 """A number is chaotic where `FACTOR` spreads are more than this share of its variation."""
+MOVES = 0.25
+"""The share of their variation that first states may differ by, if decisions are in 32 bits."""
+ALIKE = 2e-5
+"""By what part the numbers of a candidate may differ; its score has six digits."""
+FEW = 0.2
+"""The share of candidates that must be alike: where HAIS is chaotic, half of them were."""
+FIRST = 6
+"""So many candidates of a search must be the same: no first grid is smaller."""
 LEVEL = 4e-6
 """The level of each rank test: so many tests as a run has raise a false alarm with a probability
 of at most their number times this."""
@@ -80,6 +96,9 @@ def compare(
     if missing:
         return [Comparison("trial", "numbers", UNEQUAL, f"trials {missing} are not stored")]
     found: list[Comparison] = []
+    if "candidate" in stored.dims and "candidate" in fresh.dims:
+        found.append(_compare_search(stored.sel(trial=fresh.trial), fresh))
+        stored, fresh = (d.drop_dims("candidate") for d in (stored, fresh))
     for name in sorted({*map(str, fresh.data_vars), *map(str, stored.data_vars)}):
         if name not in stored or name not in fresh:
             text = f"{name} is only in the {'fresh' if name in fresh else 'stored'} result"
@@ -99,6 +118,9 @@ def _compare_variable(
         return [Comparison(name, "numbers", UNEQUAL, text)]
     chaotic = is_chaotic(stored, spread)
     allowed = (FACTOR * spread_like(spread, fresh)).where(~chaotic, 0.0)
+    if first_states.DECISIONS in fresh.attrs:
+        by_moves = _by_moves(stored)
+        allowed = xr.where(by_moves > allowed, by_moves, allowed)
     found = []
     if not chaotic.all():
         found.append(_compare_numbers(old, fresh, allowed, chaotic))
@@ -129,6 +151,18 @@ def variation(stored: xr.DataArray, like: xr.DataArray) -> xr.DataArray:
     return finite.std(over).fillna(0.0)
 
 
+def _by_moves(stored: xr.DataArray) -> xr.DataArray:
+    """Return what first states may differ by, as a few particles move otherwise; 0 at the start.
+
+    Where all trials have the same numbers, a share of these is allowed.
+    """
+    over_trials = stored.std("trial")
+    size = abs(stored).max("trial")
+    allowed = MOVES * over_trials.where(over_trials > 0, size)
+    start, _ = first_states.DIMENSIONS
+    return allowed.where(xr.DataArray(np.arange(stored.sizes[start]) > 0, dims=start), 0.0)
+
+
 def _compare_numbers(
     old: xr.DataArray, fresh: xr.DataArray, allowed: xr.DataArray, chaotic: xr.DataArray
 ) -> Comparison:
@@ -149,6 +183,44 @@ def _compare_numbers(
         f"{tolerance.broadcast_like(fresh).isel(place).item():.3g}"
     )
     return Comparison(name, "numbers", float(units.max()), text)
+
+
+def _compare_search(old: xr.Dataset, fresh: xr.Dataset) -> Comparison:
+    """Compare the candidates of a search, up to the first one that is another setting.
+
+    What a candidate was given must be the same. What came out must be alike for a share `FEW` of
+    them at least, as those with large steps can be chaotic. Those that failed both times do not
+    count.
+    """
+    columns = {str(v) for d in (old, fresh) for v in d.data_vars if "candidate" in d[v].dims}
+    if alone := sorted(v for v in columns if v not in old or v not in fresh):
+        text = f"{', '.join(alone)} of a search: only in one of the results"
+        return Comparison("search", "numbers", UNEQUAL, text)
+    n = min(old.sizes["candidate"], fresh.sizes["candidate"])
+
+    def numbers(dataset: xr.Dataset, names: set[str]) -> np.ndarray:
+        """What has these names, a row for each candidate."""
+        parts = [dataset[v].transpose("candidate", ...).values[:n] for v in sorted(names)]
+        return np.hstack([np.zeros((n, 0)), *(part.reshape(n, -1) for part in parts)])
+
+    def alike(names: set[str]) -> np.ndarray:
+        """Say of each candidate whether all its numbers of these names are alike."""
+        pair = numbers(old, names), numbers(fresh, names)
+        return np.isclose(*pair, ALIKE, ABSOLUTE, equal_nan=True).all(1)
+
+    given, out = columns & {*FIELDS, "gradients"}, columns - {*FIELDS, "gradients"}
+    same = alike(given)
+    n_same = n if same.all() else int(same.argmin())
+    if n_same < min(FIRST, n):
+        text = f"candidate {n_same} of a search is another one than in the stored result"
+        return Comparison("search", "numbers", UNEQUAL, text)
+    scores = {"score"} & out or out
+    worked = np.isfinite(np.hstack([numbers(d, scores) for d in (old, fresh)])).any(1)[:n_same]
+    agree = alike(out)[:n_same] & worked
+    share = agree.sum() / worked.sum() if worked.any() else 1.0
+    deviation = FEW / share if share else UNEQUAL
+    text = f"of {worked.sum()} candidates of a search only {agree.sum()} have the same numbers"
+    return Comparison("search", "numbers", deviation, text if deviation > 1 else "")
 
 
 def _compare_distributions(others: xr.DataArray, fresh: xr.DataArray) -> Comparison:

@@ -82,7 +82,7 @@ def svg(figure: Figure, alt: str) -> str:
     return text.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
 
 
-class _Picture:
+class Picture:
     """What a notebook shows of a figure."""
 
     def __init__(self, markup: str, alt: str) -> None:
@@ -95,11 +95,11 @@ class _Picture:
         return f"Figure: {self.alt}"
 
 
-def show(figure: Figure, alt: str) -> _Picture:
+def show(figure: Figure, alt: str) -> Picture:
     """Return a figure for a notebook's last line; `alt` says in words what it shows."""
     import matplotlib.pyplot as plt
 
-    shown = _Picture(svg(figure, alt), alt)
+    shown = Picture(svg(figure, alt), alt)
     plt.close(figure)
     return shown
 
@@ -136,7 +136,7 @@ def label_ends(axes: Axes, gap: float = 0.075) -> None:
         )
 
 
-def animate(draw: Callable[[Figure, int], None], n_frames: int, alt: str) -> _Picture:
+def animate(draw: Callable[[Figure, int], None], n_frames: int, alt: str) -> Picture:
     """Return a looping GIF of ``draw(figure, frame)`` on a white card, for a notebook."""
     import matplotlib.pyplot as plt
     from PIL import Image
@@ -156,4 +156,4 @@ def animate(draw: Callable[[Figure, int], None], n_frames: int, alt: str) -> _Pi
     frames[0].save(buffer, "GIF", save_all=True, append_images=frames[1:], duration=pause, loop=0)
     data = base64.b64encode(buffer.getvalue()).decode()
     label = html.escape(alt, quote=True)
-    return _Picture(f'<img alt="{label}" src="data:image/gif;base64,{data}"/>', alt)
+    return Picture(f'<img alt="{label}" src="data:image/gif;base64,{data}"/>', alt)

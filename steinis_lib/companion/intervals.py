@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats
 
 Array = np.ndarray
+
+_RESAMPLES: ContextVar[int | None] = ContextVar("resamples", default=None)
 
 
 @dataclass(frozen=True)
@@ -20,8 +24,26 @@ class Estimate:
     high: float
 
 
+@contextmanager
+def resampling(repeats: int) -> Iterator[None]:
+    """Let intervals by bootstrap take so many resamples, where their caller names no number.
+
+    For simulations that need many intervals, each of which may be a little rough.
+    """
+    token = _RESAMPLES.set(repeats)
+    try:
+        yield
+    finally:
+        _RESAMPLES.reset(token)
+
+
+def resamples(default: int = 2000) -> int:
+    """Return the number that `resampling` says, or else the default."""
+    return _RESAMPLES.get() or default
+
+
 def bootstrap(
-    trials: Array, summary: Callable[[Array], Array], *, repeats: int = 2000, seed: int = 0
+    trials: Array, summary: Callable[[Array], Array], *, repeats: int | None = None, seed: int = 0
 ) -> tuple[Array, Array, Array]:
     """Return a summary over the first axis and its 95 % percentile interval over trials.
 
@@ -31,7 +53,10 @@ def bootstrap(
         ``(n_trials, …)``; the rest is resampled together.
     summary
         Maps ``(n_trials, …)`` to an array, such as ``lambda x: x.mean(0)``.
+    repeats
+        Resamples; default 2000, or what `resampling` says.
     """
+    repeats = repeats or resamples()
     rng = np.random.default_rng(seed)
     n = len(trials)
     draws = np.stack([summary(trials[rng.integers(0, n, n)]) for _ in range(repeats)])

@@ -10,7 +10,10 @@ from steinis_lib.companion.methods import Setting
 LABELS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "is": ("IS", "olive", {"linestyle": ":"}),
     "steinis": ("SteinIS", "blue", {"marker": "o", "ms": 4}),
+    "steinis-double": ("SteinIS, double", "blue", {"marker": "<", "ms": 4, "linestyle": "-."}),
     "steinis-wide": ("SteinIS, wide", "blue", {"marker": "s", "ms": 4, "linestyle": "--"}),
+    "steinis-adagrad": ("SteinIS, AdaGrad", "blue", {"marker": "*", "ms": 5, "linestyle": ":"}),
+    "steinis-leaders": ("SteinIS, leaders weighed", "grey", {"marker": ".", "ms": 5}),
     "hais-1l": ("HAIS-1L", "orange", {"marker": "^", "ms": 4}),
     "hais-1l-partial": ("HAIS-1L partial", "orange", {"marker": "v", "ms": 4, "linestyle": "--"}),
     "hais-10l": ("HAIS-10L", "red", {"marker": "P", "ms": 5}),

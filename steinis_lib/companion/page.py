@@ -10,9 +10,11 @@ import xarray as xr
 from pandas.io.formats.style import Styler
 
 from steinis_lib.companion import claims, figures
+from steinis_lib.companion.figures import Picture
 from steinis_lib.companion.intervals import Estimate
 from steinis_lib.companion.obtain import obtain
 from steinis_lib.companion.parameters import notebook_parameters
+from steinis_lib.companion.reading_figures import readings_figure
 from steinis_lib.companion.registry import SECTIONS
 from steinis_lib.companion.results import attributes
 
@@ -93,10 +95,28 @@ def verdicts(*experiments: str, paper_values: bool = False) -> Styler:
 
     `paper_values` adds a column with the paper's figures, for claims that do not state them.
     """
-    found = [f for f in claims.evaluate(claims.ledger()) if f.claim.experiment in experiments]
+    found = claims.evaluate([c for c in claims.ledger() if c.experiment in experiments])
     columns = {"claim": [f.claim.paper for f in found]}
     if paper_values:
         columns["paper"] = [f.claim.paper_value for f in found]
     columns["ours, 95 % interval"] = [f.ours for f in found]
     columns["verdict"] = [f.verdict for f in found]
+    columns["readings"] = [f.robustness for f in found]
     return table(columns)
+
+
+def readings(claim: str) -> Picture:
+    """Return the figure of all readings of a claim, at the paper's sizes.
+
+    Raises
+    ------
+    ValueError
+        If the ledger has no such claim, or fewer than two of its readings have been run.
+    """
+    ledger = claims.ledger()
+    found = claims.evaluate([c for c in ledger if c.id == claim])
+    if not found:
+        raise ValueError(f"no claim {claim!r}; the ledger has {', '.join(c.id for c in ledger)}")
+    if (figure := readings_figure(found[0])) is None:
+        raise ValueError(f"{claim}: fewer than two readings have been run")
+    return figure

@@ -18,12 +18,9 @@ import xarray as xr
 from steinis_lib.companion.checkout import DATA
 
 FILE = DATA / "rounding.json"
-KEPT = ("transitions", "candidate")
-"""Along these dimensions spreads are kept apart, because rounding errors grow with transitions, and
-candidates for a setting have steps of all sizes. Over all other dimensions they are maxima."""
-
-Spread = float | list[float] | dict[str, float]
-"""One number; or one for each candidate; or one for each number of transitions."""
+Spread = float | dict[str, float]
+"""One number; or one for each number of transitions, because rounding errors grow with these. Over
+all other dimensions it is the maximum."""
 Spreads = Mapping[str, Mapping[str, Mapping[str, Spread]]]
 """Experiment → method → variable → its spread."""
 
@@ -34,13 +31,17 @@ def measured() -> Spreads:
     return json.loads(FILE.read_text("utf-8"))["spreads"] if FILE.is_file() else {}
 
 
+@cache
+def seconds() -> Mapping[str, Mapping[str, float]]:
+    """Return experiment → method → seconds that a chunk took on one core when it was measured."""
+    return json.loads(FILE.read_text("utf-8")).get("seconds", {}) if FILE.is_file() else {}
+
+
 def spread_like(spread: Spread, variable: xr.DataArray) -> xr.DataArray:
-    """Return a spread with that dimension of a variable along which it is kept, or none.
+    """Return a spread with a variable's dimension of transitions, if it has them, or none.
 
     What was never measured, such as other numbers of transitions, has the largest spread that was.
     """
-    if isinstance(spread, list):
-        return xr.DataArray(spread, dims="candidate")
     if isinstance(spread, dict):
         largest = max(spread.values())
         numbers = [str(n) for n in variable.transitions.values]
@@ -51,12 +52,11 @@ def spread_like(spread: Spread, variable: xr.DataArray) -> xr.DataArray:
 def spread_between(one: xr.DataArray, other: xr.DataArray) -> Spread:
     """Return the largest difference of two variables of the same shape, kept apart as above."""
     distance = difference(one, other)
-    kept = [d for d in distance.dims if d in KEPT]
-    largest = distance.max([d for d in distance.dims if d not in KEPT])
-    if kept == ["transitions"]:
-        numbers = map(str, largest.transitions.values)
-        return dict(zip(numbers, map(float, largest.values), strict=True))
-    return [float(x) for x in largest.values] if kept else float(largest)
+    if "transitions" not in distance.dims:
+        return float(distance.max())
+    largest = distance.max([d for d in distance.dims if d != "transitions"])
+    numbers = map(str, largest.transitions.values)
+    return dict(zip(numbers, map(float, largest.values), strict=True))
 
 
 def larger(one: Spread | None, other: Spread) -> Spread:
@@ -65,8 +65,6 @@ def larger(one: Spread | None, other: Spread) -> Spread:
         return other
     if isinstance(one, dict) and isinstance(other, dict):
         return {k: max(one.get(k, 0.0), other.get(k, 0.0)) for k in {**one, **other}}
-    if isinstance(one, list) and isinstance(other, list):
-        return [max(pair) for pair in zip(one, other, strict=True)]
     assert isinstance(one, float) and isinstance(other, float)
     return max(one, other)
 

@@ -6,13 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import xarray as xr
-
 from steinis_lib.companion.checkout import ROOT
 from steinis_lib.companion.intervals import Estimate
 from steinis_lib.companion.runner.experiment import Experiment
 
-Statistic = Callable[[xr.DataTree], Estimate]
+Statistic = Callable[..., Estimate]
+"""A function of a stored result, and of what a reading of the claim chooses, by keyword."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +28,9 @@ class Section:
         What the section computes. The first one names the section on the command line, and its
         parameters are those of the notebook.
     statistics
-        Claim id in ``data/claims.yaml`` → the statistic that tests it. It takes the stored result
-        of the experiment that the ledger names for the claim.
+        Claim id in ``data/claims/`` → the statistic that tests it. It takes the stored result of
+        the experiment that the ledger names for the claim, and the choices of a reading as keyword
+        arguments.
     """
 
     title: str

@@ -103,8 +103,8 @@ def evaluate() -> tuple[list[Stability], list[str]]:
             continue
         spreads = rounding.measured().get(name, {})
         for method, cells in _cells_of_methods(experiment, tree).items():
-            if not _compared(cells[0][0]):
-                continue  # it has nothing but times
+            if not _compared(cells[0][0]) or "candidate" in cells[0][0].dims:
+                continue  # it has nothing but times, or is a search, which has a rule of its own
             if method in spreads:
                 found.append(judge(name, method, cells, spreads[method]))
             else:
@@ -197,9 +197,6 @@ def _where(masks: list[xr.DataArray]) -> str:
     if touched[0].dims == ("transitions",):
         first = min(int(n) for mask in touched for n in mask.transitions.values[mask.values])
         words.append(f"from {first} transitions on")
-    elif touched[0].dims == ("candidate",):
-        chaotic = np.logical_or.reduce([mask.values for mask in touched])
-        words.append(f"for {chaotic.sum()} of {chaotic.size} candidates")
     if len(touched) < len(masks):
         words.append(f"in {len(touched)} of {len(masks)} cells")
     return " ".join(words)
@@ -223,9 +220,7 @@ def _row(s: Stability) -> str:
 
 
 def _largest(spread: Spread) -> float:
-    if isinstance(spread, dict):
-        return max(spread.values())
-    return max(spread) if isinstance(spread, list) else float(spread)
+    return max(spread.values()) if isinstance(spread, dict) else spread
 
 
 def _power_of_ten(x: float) -> str:

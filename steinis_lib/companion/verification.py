@@ -5,14 +5,14 @@ from __future__ import annotations
 import fnmatch
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import xarray as xr
 
 from steinis_lib.companion.comparison import Comparison, compare
 from steinis_lib.companion.parameters import ParameterError, Parameters
 from steinis_lib.companion.registry import EXPERIMENTS
-from steinis_lib.companion.rounding import measured
+from steinis_lib.companion.rounding import measured, seconds
 from steinis_lib.companion.runner.experiment import Experiment, with_pilots
 from steinis_lib.companion.runner.workers import Failure, Job, run_jobs
 
@@ -83,6 +83,25 @@ def choose_chunks(
     rng = random.Random(seed)
     chosen = [rng.choice(jobs) for jobs in by_method.values()]
     return chosen if at_most is None else rng.sample(chosen, min(at_most, len(chosen)))
+
+
+def fitting(requests: Sequence[Request], minutes: float, workers: int, seed: int) -> list[Request]:
+    """Return the requests with as many of their jobs, at random, as should take so many minutes.
+
+    How long a chunk takes was measured with its spreads. One of which nothing is known counts as
+    the mean of the others.
+    """
+    known = seconds()
+    every = [s for of_method in known.values() for s in of_method.values()]
+    usual = sum(every) / len(every) if every else 0.0
+    jobs = [job for request in requests for job in request.jobs]
+    left, kept = 60.0 * minutes * workers, set()
+    for cell, chunk in random.Random(seed).sample(jobs, len(jobs)):
+        cost = known.get(chunk.experiment, {}).get(cell.method or cell.label, usual)
+        if cost <= left:
+            left -= cost
+            kept.add(chunk)
+    return [replace(r, jobs=[job for job in r.jobs if job[1] in kept]) for r in requests]
 
 
 def parse_left_out(pairs: Sequence[str]) -> dict[str, tuple[str, ...]]:

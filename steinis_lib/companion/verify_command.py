@@ -37,6 +37,12 @@ def verify(
         int | None,
         typer.Option(min=1, help="at most so many of each result [default: one of each method]"),
     ] = None,
+    minutes: Annotated[
+        float,
+        typer.Option(
+            min=0, help="as many methods, at random, as should take so long; 0: all of them"
+        ),
+    ] = 7.0,
     leave_out: Annotated[
         list[str] | None,
         typer.Option(
@@ -46,12 +52,13 @@ def verify(
 ) -> None:
     """Evaluate every claim of the paper from the stored results, and check these.
 
-    Verdicts are computed from the stored results at the paper's sizes. Then one chunk of each
-    method, chosen at random, is computed again and compared with what is stored; with --chunks,
-    fewer, and with --leave-out, none of some methods. Numbers must agree within a tolerance that
-    was measured. Where rounding errors grow until they decide the result, only the first
-    transitions must, and the end is compared in distribution. Exits with 1 if a published verdict
-    no longer follows from the data, or if the data differ.
+    Verdicts are computed from the stored results at the paper's sizes, under every reading of each
+    claim. Then one chunk of each method, chosen at random, is computed again and compared with what
+    is stored, for as many methods as --minutes allows; with --chunks, fewer, and with --leave-out,
+    none of some methods. Numbers must agree within a tolerance that was measured. Where rounding
+    errors grow until they decide the result, only the first transitions must, and the end is
+    compared in distribution.
+    Exits with 1 if a published verdict no longer follows from the data, or if the data differ.
     """
     try:
         left_out = verification.parse_left_out(leave_out or [])
@@ -70,7 +77,8 @@ def verify(
     seed = secrets.randbelow(10**6) if seed is None else seed
     if again:
         what = "one chunk of each method" if chunks is None else f"{chunks} chunks of each result"
-        err.print(f"Computing {what} again (--seed {seed}):")
+        until = f", of as many as fit into {minutes:g} minutes" if minutes else ""
+        err.print(f"Computing {what} again{until} (--seed {seed}):")
         if leave_out:
             err.print(f"Left out: {', '.join(leave_out)}", soft_wrap=True)
     requests = []
@@ -86,13 +94,16 @@ def verify(
             experiment, parameters, seed, chunks, left_out.get(name, ())
         )
         requests.append(Request(experiment, parameters, stored, chosen if again else []))
-    checks = _recompute(requests, workers or os.cpu_count() or 1)
+    workers = workers or os.cpu_count() or 1
+    if minutes:
+        requests = verification.fitting(requests, minutes, workers, seed)
+    checks = _recompute(requests, workers)
     records = [_record(request, checks[request.experiment.name]) for request in requests]
     problems += [line for record in records for line in record["problems"]]
     if not as_json:
         for record in records:
             out.print(_described(record), soft_wrap=True)
-    total = _summary(records, len(findings), not problems, seed if again else None)
+    total = _summary(records, findings, not problems, seed if again else None)
     if as_json:
         report = {
             "summary": total, "claims": [f.record() for f in findings], "results": records,
@@ -111,7 +122,7 @@ def _verdicts(findings: list[claims.Finding]) -> Table:
         style = colours.get(f.verdict, "dim")
         table.add_row(
             f"[bold]{f.claim.id}[/]\n{escape(f.claim.paper)}", escape(f.claim.paper_value),
-            escape(f.ours), f"[{style}]{f.verdict}[/]",
+            escape(f.ours), f"[{style}]{f.verdict}[/]\n{escape(f.robustness)}",
         )  # fmt: skip
     return table
 
@@ -202,13 +213,14 @@ def _compared(record: dict[str, Any], how: str) -> str:
 
 
 def _summary(
-    records: list[dict[str, Any]], n_claims: int, passed: bool, seed: int | None
+    records: list[dict[str, Any]], findings: list[claims.Finding], passed: bool, seed: int | None
 ) -> dict[str, Any]:
     """The numbers of the last line."""
     how = Counter(v["compared"] for r in records for c in r["chunks"] for v in c["variables"])
     return {
         "passed": "yes" if passed else "no",
-        "claims": n_claims,
+        "claims": len(findings),
+        "readings": sum(len(f.readings) for f in findings),
         "results": len(records),
         "chunks": sum(len(r["chunks"]) for r in records),
         "by_numbers": how["numbers"],

@@ -9,6 +9,18 @@ import torch
 from torch import Tensor
 
 
+class NotFiniteError(FloatingPointError):
+    """Numbers that belong to particles are not finite.
+
+    Attributes
+    ----------
+    particles
+        Which particles, ``(*batch, n)``.
+    """
+
+    particles: Tensor | None = None
+
+
 class HasDim(Protocol):
     """Anything with a dimension d: a target or a proposal."""
 
@@ -112,7 +124,9 @@ def _raise_at(bad: Tensor, values: Tensor, name: str, expected: str) -> None:
         return
     index = tuple(torch.nonzero(bad)[0].tolist())
     where = index[0] if len(index) == 1 else index
-    raise FloatingPointError(
+    error = NotFiniteError(
         f"{name} is {values[index].tolist()} at particle {where} "
         f"({int(bad.sum())} of {bad.numel()} particles affected); expected {expected}"
     )
+    error.particles = bad
+    raise error

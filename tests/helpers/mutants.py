@@ -64,7 +64,6 @@ AIS = Job("gmm-estimation", "easy-ais")
 HAIS = Job("gmm-estimation", "easy-hais-full")
 HAIS_PARTIAL = Job("gmm-estimation", "easy-hais-partial")
 PMC = Job("adaptive-comparison", "easy-pmc-20", 4)
-REFINED = Job("adaptive-comparison", "main-refine-poor", 1)
 OPTIMUM = Job("adaptive-comparison", "easy-optimum-0.6", 1)
 ADAPTIVE = Job("adaptive-comparison", "main-panels-adaptive")
 RBM_IS = Job("rbm", "standard-is-20", 3)
@@ -257,9 +256,10 @@ MUTANTS = (
         "record.score.isel(trial=0).values.argsort()[-2]",
     ),
     Mutant(
-        "the second best setting of pilots in section 3", REFINED,
+        "the second best setting of pilots in section 3", ADAPTIVE,
         "companion/sections/s3_adaptive_is/problem.py",
-        "return int(last.argmin())", "return int(last.argsort()[1])",
+        'record.score.max("candidate").values.argmax()',
+        'record.score.max("candidate").values.argsort()[-2]',
     ),
     Mutant(
         "the step's weight in path integration", SVGD,

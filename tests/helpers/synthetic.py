@@ -47,9 +47,11 @@ def gmm_convergence(kl=None, ksd2=None, mean_field_kl=None, mismatch=0.0):
             coords={"trial": range(N_TRIALS), "time": TIME},
         )
 
-    names = ["steinis", "svgd", *(f"leaders-{m}" for m in p.leader_counts)]
+    names = [f"{method}{kernel}" for method in ("steinis", "svgd") for kernel in ("", "-wide")]
+    names += [f"leaders-{m}" for m in p.leader_counts]
     groups = {name: group(kl) for name in names}
-    groups["mean-field"] = group(kl if mean_field_kl is None else mean_field_kl)
+    for name in ("mean-field", "mean-field-wide"):
+        groups[name] = group(kl if mean_field_kl is None else mean_field_kl)
     return _finish(groups, p)
 
 

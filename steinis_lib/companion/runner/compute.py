@@ -114,8 +114,18 @@ def _of_run(run: str, dataset: xr.Dataset) -> xr.Dataset:
 
 
 def _joined(chunks: Iterable[xr.Dataset]) -> xr.Dataset:
-    """All trials of a cell; attributes of variables stay, those of single chunks do not."""
-    joined = xr.concat(list(chunks), "trial")
+    """All trials of a cell; attributes of variables stay, those of single chunks do not.
+
+    Where searches had different numbers of candidates, the missing ones are NaN.
+    """
+    parts = list(chunks)
+    sizes = [part.sizes.get("candidate", 0) for part in parts]
+    if len(set(sizes)) > 1:
+        parts = [
+            part.pad(candidate=(0, max(sizes) - size))
+            for part, size in zip(parts, sizes, strict=True)
+        ]
+    joined = xr.concat(parts, "trial")
     joined.attrs.clear()
     return joined
 

@@ -2,6 +2,10 @@
 
 Rounding errors have had no time to grow there. So these numbers agree on all processors, also where
 the end does not; and they differ as soon as the program or its input is another.
+
+AIS and HAIS in 32 bits are an exception from their first transition on: among hundreds of particles
+there is now and then one whose move is accepted on one processor and rejected on another. Their
+summary says so in the attribute `DECISIONS`.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ import torch
 import xarray as xr
 from torch import Tensor
 
+from steinis_lib.baselines.annealing import AnnealedState
 from steinis_lib.core.algorithm import watched
 
 NAME = "first_states"
@@ -24,6 +29,8 @@ DIMENSIONS = ("first_transition", "first_tensor")
 """Its dimensions beside trials: states in their order, and the tensors of a state."""
 N_STATES = 5
 """How many states are summarised."""
+DECISIONS = "metropolis_decisions"
+"""The attribute of a summary after whose first state moves are accepted or rejected in 32 bits."""
 
 
 class _SeenEnough(Exception):
@@ -67,7 +74,10 @@ def with_first_states(compute: Callable[[], xr.Dataset], n_trials: int) -> xr.Da
         return dataset
     summary = _summary(recorder.states)
     repeated = np.broadcast_to(summary, (n_trials, *summary.shape))
-    return dataset.assign({NAME: (("trial", *DIMENSIONS), repeated.copy())})
+    first = recorder.states[0]
+    decided = isinstance(first, AnnealedState) and first.log_w.dtype == torch.float32
+    attributes = {DECISIONS: "float32"} if decided else {}
+    return dataset.assign({NAME: (("trial", *DIMENSIONS), repeated.copy(), attributes)})
 
 
 def only_first_states(compute: Callable[[], Any]) -> np.ndarray | None:

@@ -3,48 +3,35 @@ import math
 import re
 from dataclasses import replace
 
-import numpy as np
 import pytest
-import synthetic
+import toy_claims
 import yaml
-from markdown_it import MarkdownIt
+from toy_claims import ENTRY, READINGS
 
 from steinis_lib.companion import claims, results
 from steinis_lib.companion.checkout import ROOT
 from steinis_lib.companion.claims import Claim, Finding
 from steinis_lib.companion.intervals import Estimate
-from steinis_lib.companion.registry import EXPERIMENTS, STATISTICS
-
-GOOD = {
-    "id": "kl-exponential-steinis",
-    "where": "5.1",
-    "paper": "KL decays exponentially",
-    "paper_value": "exponential",
-    "measure": "decades",
-    "experiment": "gmm-convergence",
-    "reproduced": [2, 3],
-    "partly": [0.5, 4],
-    "figure": "fig-kl-decay",
-}
-
+from steinis_lib.companion.reading_claims import AS_STATED, Judged
+from steinis_lib.companion.registry import STATISTICS
 
 LEDGER = claims.ledger()
-SECTION_1 = [c for c in LEDGER if c.experiment in ("gmm-convergence", "algorithm-checks")]
 
 
 @pytest.fixture
-def folder(monkeypatch, tmp_path):
-    """An empty results folder."""
+def toys(monkeypatch, tmp_path):
+    """A ledger of toys instead of the paper's, and an empty results folder."""
     monkeypatch.setattr(results, "RESULTS", tmp_path / "results")
-    return tmp_path
+    toy_claims.install(monkeypatch)
+    return toy_claims.ledger()
 
 
-# ------------------------------------------------------------------------------- the ledger
+# ------------------------------------------------------------------------ the paper's ledger
 
 
 def test_the_ledger_parses_and_its_ids_are_unique():
     ids = [claim.id for claim in LEDGER]
-    assert len(ids) >= 30
+    assert len(ids) >= 25
     assert len(set(ids)) == len(ids)
 
 
@@ -73,57 +60,119 @@ def test_every_claim_says_in_words_what_is_claimed_and_measured():
         assert claim.where and claim.paper and claim.paper_value and claim.measure, claim.id
 
 
+def test_a_claim_that_can_be_read_in_several_ways_is_read_in_three_at_least():
+    for claim in LEDGER:
+        if claim.readings != (AS_STATED,):
+            assert len(claim.readings) >= 3 and claim.over, claim.id
+
+
+def test_the_ledger_is_all_files_in_order_of_name_and_its_readme_names_every_field():
+    files = sorted((ROOT / "data" / "claims").glob("*.yaml"))
+    ids = [entry["id"] for path in files for entry in yaml.safe_load(path.read_text("utf-8"))]
+    assert [claim.id for claim in LEDGER] == ids
+    readme = (ROOT / "data" / "claims" / "README.md").read_text("utf-8")
+    reading_fields = type(LEDGER[0].readings[0]).model_fields
+    for field in (*Claim.model_fields, *reading_fields):
+        assert f"`{field}`" in readme, field
+
+
+# --------------------------------------------------------------------------- made-up entries
+
+
 def ledger_of(tmp_path, *entries):
-    path = tmp_path / "claims.yaml"
-    path.write_text(yaml.safe_dump([dict(e) for e in entries]), "utf-8")
-    return claims.ledger(path)
+    """Read entries from one file each."""
+    folder = tmp_path / "ledger"
+    folder.mkdir()
+    for number, entry in enumerate(entries):
+        (folder / f"{number}.yaml").write_text(yaml.safe_dump([dict(entry)]), "utf-8")
+    return claims.ledger(folder)
 
 
-def test_a_good_entry_is_read(tmp_path):
-    (claim,) = ledger_of(tmp_path, GOOD)
-    assert claim.reproduced == (2, 3)
-    (unbounded,) = ledger_of(tmp_path, GOOD | {"partly": [0, math.inf]})
-    assert unbounded.partly == (0, math.inf)
+def test_a_good_entry_is_read(toys, tmp_path):
+    (claim,) = ledger_of(tmp_path, ENTRY | {"partly": [-1, math.inf]})
+    assert claim.reproduced == (-0.5, 1.5) and claim.partly == (-1, math.inf)
+    (reading,) = claim.readings
+    assert (reading.name, reading.primary, reading.choices) == ("as stated", True, {})
+
+
+def test_readings_are_read_with_their_choices_as_written(toys, tmp_path):
+    choices = {"kernel": "wide", "target": "easy"}
+    own = {"experiment": "other", "reproduced": [0, 1], "partly": [0, 2]}
+    entry = READINGS[1] | {"name": "own", "choices": choices} | own
+    (claim,) = ledger_of(tmp_path, ENTRY | {"readings": [*READINGS, entry]})
+    assert [r.name for r in claim.readings] == [*(r["name"] for r in READINGS), "own"]
+    reading = claim.readings[-1]
+    assert reading.choices == choices and claim.experiment_of(reading) == "other"
+    assert claim.ranges_of(reading) == ((0, 1), (0, 2))
+    assert claim.ranges_of(claim.readings[0]) == (claim.reproduced, claim.partly)
 
 
 MALFORMED = {
     "unknown experiment": {"experiment": "no-such"},
     "no figure": {"figure": None},
     "no range": {"reproduced": None},
-    "not nested": {"reproduced": [0, 3]},
-    "reversed": {"reproduced": [3, 2]},
+    "not nested": {"reproduced": [-2, 1]},
+    "reversed": {"reproduced": [1, 0]},
     "nan": {"reproduced": [math.nan, 3]},
     "half a range": {"partly": [1]},
     "text for a range": {"partly": "wide"},
-    "unknown key": {"figur": "fig-kl-decay"},
+    "unknown key": {"figur": "fig-toy"},
     "number for text": {"where": 5.1},
     "missing text": {"measure": None},
+    "no readings": {"readings": []},
 }
 
 
 @pytest.mark.parametrize("change", MALFORMED.values(), ids=MALFORMED.keys())
-def test_a_malformed_entry_gives_an_error_naming_the_id(tmp_path, change):
-    other = {k: v for k, v in GOOD.items() if k in ("where", "paper", "paper_value", "measure")}
-    entries = [other | {"id": "fine"}, {k: v for k, v in (GOOD | change).items() if v is not None}]
-    with pytest.raises(ValueError, match="kl-exponential-steinis") as caught:
+def test_a_malformed_entry_gives_an_error_naming_the_id(toys, tmp_path, change):
+    other = {k: v for k, v in ENTRY.items() if k in ("where", "paper", "paper_value", "measure")}
+    entries = [other | {"id": "fine"}, {k: v for k, v in (ENTRY | change).items() if v is not None}]
+    with pytest.raises(ValueError, match="claim small") as caught:
         ledger_of(tmp_path, *entries)
-    wrong = next(iter(change))
+    wrong = next(iter(change)).removesuffix("s")
     assert wrong in str(caught.value) or repr(change[wrong]) in str(caught.value)
 
 
-def test_an_experiment_without_a_statistic_is_refused(tmp_path):
+WRONG_READINGS = {
+    "an unknown choice": ({"choices": {"kernl": "wide"}}, r"kernl.*do not fit.*kernel='rule'"),
+    "a choice that is a list": ({"choices": {"kernel": ["wide"]}}, "choices.kernel"),
+    "an unknown experiment": ({"experiment": "no-such"}, "no experiment is called 'no-such'"),
+    "ranges that are not nested": ({"partly": [0, 1]}, "`partly` must contain `reproduced`"),
+    "no reason": ({"why": ""}, "why"),
+    "two primary ones": ({"primary": True}, r"exactly one.*\['printed bandwidth', 'wrong'\]"),
+    "a name twice": ({"name": "wide"}, "two readings are called 'wide'"),
+    "the same measured twice": ({"choices": {"kernel": "wide"}}, "'wide' and 'wrong' measure"),
+    "an unknown field": ({"chioces": {}}, "chioces"),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), WRONG_READINGS.values(), ids=WRONG_READINGS.keys())
+def test_a_wrong_reading_gives_an_error_naming_claim_and_reading(toys, tmp_path, change, message):
+    choices = {"choices": {"kernel": "double", "target": "hard"}}
+    wrong = READINGS[1] | {"name": "wrong"} | choices | change
+    with pytest.raises(ValueError, match=r"(?s)claim small.*" + message) as caught:
+        ledger_of(tmp_path, ENTRY | {"readings": [*READINGS, wrong]})
+    if not {"why", "chioces"} & set(change) and "kernel" not in message:
+        assert wrong["name"] in str(caught.value)
+
+
+def test_an_experiment_without_a_statistic_is_refused(toys, tmp_path):
     with pytest.raises(ValueError, match="new-claim.*no section has a statistic"):
-        ledger_of(tmp_path, GOOD | {"id": "new-claim"})
+        ledger_of(tmp_path, ENTRY | {"id": "new-claim"})
 
 
-def test_an_id_that_occurs_twice_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="twice.*kl-exponential-steinis"):
-        ledger_of(tmp_path, GOOD, GOOD)
+def test_an_id_that_occurs_in_two_files_is_refused(toys, tmp_path):
+    with pytest.raises(ValueError, match="twice.*small"):
+        ledger_of(tmp_path, ENTRY, ENTRY)
 
 
 # --------------------------------------------------------------------------------- verdicts
 
-CLAIM = Claim.model_validate(GOOD)  # reproduced in [2, 3], partly in [0.5, 4]
+
+@pytest.fixture
+def claim(toys):
+    """A claim reproduced in [2, 3], partly in [0.5, 4]."""
+    return Claim.model_validate(ENTRY | {"reproduced": [2, 3], "partly": [0.5, 4]})
 
 
 @pytest.mark.parametrize(
@@ -143,147 +192,137 @@ CLAIM = Claim.model_validate(GOOD)  # reproduced in [2, 3], partly in [0.5, 4]
         (-math.inf, math.inf, "partly"),
     ],
 )
-def test_the_verdict_follows_from_the_interval(low, high, verdict):
-    assert CLAIM.judge(Estimate(2.5, low, high)) == verdict
+def test_the_verdict_follows_from_the_interval(claim, low, high, verdict):
+    assert claim.judge(Estimate(2.5, low, high)) == verdict
 
 
-def test_a_range_may_be_unbounded():
-    claim = CLAIM.model_copy(update={"reproduced": (2, math.inf), "partly": (0.5, math.inf)})
+def test_a_range_may_be_unbounded(claim):
+    claim = claim.model_copy(update={"reproduced": (2, math.inf), "partly": (0.5, math.inf)})
     assert claim.judge(Estimate(3, 2, 1e9)) == "reproduced"
     assert claim.judge(Estimate(math.inf, 2, math.inf)) == "reproduced"
 
 
 @pytest.mark.parametrize("position", ["value", "low", "high"])
-def test_nan_is_no_verdict(position):
+def test_nan_is_no_verdict(claim, position):
     estimate = replace(Estimate(2.5, 2.4, 2.6), **{position: math.nan})
-    with pytest.raises(ValueError, match="kl-exponential-steinis.*NaN"):
-        CLAIM.judge(estimate)
+    with pytest.raises(ValueError, match="NaN"):
+        claim.judge(estimate)
 
 
-ALL_REPRODUCED = {claim.id: "reproduced" for claim in SECTION_1}
-KL = ("kl-exponential-steinis", "kl-exponential-svgd")
-KSD = ("ksd-exponential-steinis", "ksd-exponential-svgd")
-RISING = np.where(synthetic.TIME > 30, 0.1, np.exp(-0.2 * synthetic.TIME))
-FLOOR = np.maximum(np.exp(-0.2 * synthetic.TIME), 0.1)  # one decade, then flat
-
-CASES = {
-    "all as claimed": ({}, {}, {}),
-    "KL as a power law": ({"kl": synthetic.power_law()}, {}, dict.fromkeys(KL, "not reproduced")),
-    "KSD² as a power law": (
-        {"ksd2": synthetic.power_law()},
-        {},
-        dict.fromkeys(KSD, "not reproduced"),
-    ),
-    "KL falls one decade": ({"kl": synthetic.trials(FLOOR)}, {}, dict.fromkeys(KL, "partly")),
-    "KL rises everywhere": (
-        {"kl": synthetic.trials(1 + synthetic.TIME)},
-        {},
-        dict.fromkeys((*KL, "kl-monotone-mean-field", "kl-monotone-followers"), "not reproduced"),
-    ),
-    "KL of followers rises": (
-        {"kl": synthetic.trials(RISING), "mean_field_kl": synthetic.exponential()},
-        {},
-        {"kl-monotone-followers": "not reproduced"},
-    ),
-    "mean field rises in some trials": (
-        {"mean_field_kl": synthetic.trials(np.exp(-0.2 * synthetic.TIME), RISING, 10)},
-        {},
-        {"kl-monotone-mean-field": "partly"},
-    ),
-    "dKL/dt is a tenth off": ({"mismatch": 0.1}, {}, {"kl-rate-is-ksd": "partly"}),
-    "dKL/dt is twice as large": ({"mismatch": 1.0}, {}, {"kl-rate-is-ksd": "not reproduced"}),
-    "dKL/dt has the other sign": ({"mismatch": -2.0}, {}, {"kl-rate-is-ksd": "not reproduced"}),
-    "Ẑ is 3 % low": ({}, {"bias": -0.03}, {"z-unbiased": "partly"}),
-    "Ẑ is 10 % high": ({}, {"bias": 0.1}, {"z-unbiased": "not reproduced"}),
-    "determinant of order one": ({}, {"power": 1.0}, {"determinant-order": "not reproduced"}),
-    "determinant of order 1.7": ({}, {"power": 1.7}, {"determinant-order": "partly"}),
-    "continuing is off by round-off": ({}, {"difference": 1e-9}, {"continuing-is-free": "partly"}),
-    "continuing is off": ({}, {"difference": 1e-3}, {"continuing-is-free": "not reproduced"}),
-    "errors are too small": ({}, {"within": 0.6}, {"ess-stopping": "not reproduced"}),
-    "errors are a little small": ({}, {"within": 0.9}, {"ess-stopping": "partly"}),
-}
+# ------------------------------------------------------------- from stored results to verdicts
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("gmm", "checks", "expected"), CASES.values(), ids=CASES.keys())
-def test_verdicts_on_results_whose_truth_is_known(gmm, checks, expected):
-    gmm, checks = synthetic.gmm_convergence(**gmm), synthetic.algorithm_checks(**checks)
-    trees = {"gmm-convergence": gmm, "algorithm-checks": checks}
-    for claim in SECTION_1:
-        verdict = claim.judge(STATISTICS[claim.id](trees[claim.experiment]))
-        assert verdict == (ALL_REPRODUCED | expected)[claim.id], claim.id
-
-
-def test_every_verdict_can_go_either_way():
-    """Each claim is refuted by one of the cases above: no verdict is a foregone conclusion."""
-    refuted = {i for _, _, e in CASES.values() for i, v in e.items() if v == "not reproduced"}
-    assert refuted == {claim.id for claim in SECTION_1}
-
-
-# ------------------------------------------------------------- from stored results to pages
-
-
-def test_without_results_nothing_has_a_verdict(folder):
-    findings = claims.evaluate(LEDGER)
-    assert [f.claim for f in findings] == LEDGER
+def test_without_results_nothing_has_a_verdict(toys):
+    findings = claims.evaluate(toys)
+    assert [f.claim for f in findings] == toys
     assert {f.verdict for f in findings} == {"not yet run"}
     assert {f.ours for f in findings} == {"–"}
     assert all(f.record()["ours"] is f.record()["uncertainty"] is None for f in findings)
 
 
-@pytest.mark.slow
-def test_a_claim_is_judged_by_its_own_stored_result_at_profile_paper(folder):
-    synthetic.store(gmm_convergence=synthetic.gmm_convergence())
-    findings = {f.claim.id: f for f in claims.evaluate(LEDGER)}
-    for claim in LEDGER:
-        run = claim.experiment == "gmm-convergence"
-        assert findings[claim.id].verdict == ("reproduced" if run else "not yet run")
-    record = findings["kl-exponential-svgd"].record()
-    assert record["ours"] == pytest.approx(12 / math.log(10))
-    assert record["uncertainty"] == pytest.approx([record["ours"]] * 2)
-    assert record["section"] == "5.1, Figure 2a" and record["paper"] == "exponential"
-    assert findings["kl-exponential-svgd"].ours == "5.21 [5.21, 5.21] decades"
+def test_each_reading_is_judged_by_the_stored_result_with_its_choices(toys):
+    toy_claims.store(toy_claims.tree(shift=0.25))
+    small, large, plain, later = claims.evaluate(toys)
+    assert [j.estimate.value for j in small.readings] == pytest.approx([0.25, 1.25, 2.25, 4.25])
+    assert [j.verdict for j in small.readings] == [
+        "reproduced", "reproduced", "partly", "not reproduced",
+    ]  # fmt: skip
+    assert small.verdict == "reproduced" and small.estimate == small.readings[0].estimate
+    assert small.readings[1].choices == {"kernel": "double", "target": "easy"}  # by default
+    assert small.robustness.startswith("reproduced under 2 of 4 readings: ")
+    assert (large.verdict, plain.verdict, later.verdict) == (
+        "not reproduced", "reproduced", "not yet run",
+    )  # fmt: skip
+    assert plain.robustness == "one reading"
+    assert re.fullmatch(r"0\.25 \[0\.20\d, 0\.29\d\] %", plain.ours)
 
 
-@pytest.mark.slow
-def test_a_result_at_profile_quick_or_with_other_parameters_is_no_evidence(folder):
-    experiment = EXPERIMENTS["gmm-convergence"]
-    tree = synthetic.gmm_convergence()
-    for p in (
-        experiment.parameters.of_profile("quick"),
-        experiment.parameters.of_profile("paper", {"n_trials": 3}),
-    ):
-        tree.attrs["parameters"] = p.model_dump_json()
-        results.save(tree, results.RESULTS / "gmm-convergence" / "paper.nc")
-        assert {f.verdict for f in claims.evaluate(LEDGER)} == {"not yet run"}
+def test_the_verdict_is_that_of_the_primary_reading_wherever_it_stands(toys):
+    toy_claims.store(toy_claims.tree(shift=0.25))
+    readings = [r | {"primary": r["name"] == "hard targets"} for r in READINGS]
+    (found,) = claims.evaluate([Claim.model_validate(ENTRY | {"readings": readings})])
+    assert found.verdict == "not reproduced"
+    assert found.estimate.value == pytest.approx(4.25)
 
 
-@pytest.mark.slow
-def test_published_verdicts_follow_from_the_data_until_the_data_change(folder):
-    path = folder / "verdicts.json"
-    synthetic.store(
-        gmm_convergence=synthetic.gmm_convergence(), algorithm_checks=synthetic.algorithm_checks()
-    )
-    some = [c for c in LEDGER if c.id in (*KL, "z-unbiased", "cost-formula")]
-    claims.publish(claims.evaluate(some), path)
-    assert claims.discrepancies(claims.evaluate(some), path) == []
+def test_a_reading_with_an_experiment_and_ranges_of_its_own_is_judged_by_these(toys):
+    own = {"experiment": "other", "reproduced": [100, 101], "partly": [99, 102]}
+    entry = ENTRY | {"readings": [*READINGS, toy_claims.reading("own") | own]}
+    toy_claims.store(toy_claims.tree())
+    (found,) = claims.evaluate([Claim.model_validate(entry)])
+    assert [j.verdict for j in found.readings][-1] == "not yet run"
+    assert found.robustness.startswith("reproduced under 2 of 5 readings (1 not yet run): ")
+    toy_claims.store(toy_claims.tree(shift=100.5), "other")
+    (found,) = claims.evaluate([Claim.model_validate(entry)])
+    assert [j.verdict for j in found.readings][-1] == "reproduced"
+    assert found.readings[-1].estimate.value == pytest.approx(100.5)
+
+
+def test_what_a_statistic_raises_names_claim_and_reading(toys):
+    toy_claims.store(toy_claims.tree())
+    entry = ENTRY | {"readings": [*READINGS, toy_claims.reading("typo", kernel="widd")]}
+    with pytest.raises(ValueError, match="small, reading 'typo' with choices .*widd.*KeyError"):
+        claims.evaluate([Claim.model_validate(entry)])
+    toy_claims.store(toy_claims.tree(shift=math.nan))
+    with pytest.raises(ValueError, match="small, reading 'printed bandwidth' .* is NaN"):
+        claims.evaluate(toys)
+
+
+def test_the_record_is_plain_and_has_all_readings(toys):
+    toy_claims.store(toy_claims.tree(shift=0.25))
+    record = claims.evaluate(toys)[0].record()
+    assert json.loads(json.dumps(record)) == record
+    assert record["ours"] == pytest.approx(0.25) and record["verdict"] == "reproduced"
+    assert record["uncertainty"][0] < record["ours"] < record["uncertainty"][1]
+    assert (record["section"], record["paper"]) == ("5.1", "about 0")
+    assert record["interval_over"] == "trials"
+    assert [r["primary"] for r in record["readings"]] == [True, False, False, False]
+    last = record["readings"][-1]
+    assert last["name"] == "hard targets" and last["why"] == "An author of hard targets."
+    assert last["choices"] == {"kernel": "rule", "target": "hard"}
+    assert last["ours"] == pytest.approx(4.25) and last["verdict"] == "not reproduced"
+
+
+def test_a_result_at_profile_quick_or_with_other_parameters_is_no_evidence(toys):
+    for found in (toy_claims.tree(profile="quick"), toy_claims.tree(n_trials=6)):
+        toy_claims.store(found)
+        assert {f.verdict for f in claims.evaluate(toys)} == {"not yet run"}
+
+
+# ------------------------------------------------------------------------ published verdicts
+
+
+def test_published_verdicts_follow_from_the_data_until_the_data_change(toys, tmp_path):
+    path = tmp_path / "verdicts.json"
+    toy_claims.store(toy_claims.tree(shift=0.25))
+    claims.publish(claims.evaluate(toys), path)
+    assert claims.discrepancies(claims.evaluate(toys), path) == []
     assert len(json.loads(path.read_text("utf-8"))) == 4
-    synthetic.store(gmm_convergence=synthetic.gmm_convergence(kl=synthetic.power_law()))
-    lines = claims.discrepancies(claims.evaluate(some), path)
-    assert any(re.match("kl-exponential-svgd: .*'reproduced'.*'not reproduced'", s) for s in lines)
-    assert {line.split(":")[0] for line in lines} == set(KL)
+    toy_claims.store(toy_claims.tree(shift=5))
+    lines = claims.discrepancies(claims.evaluate(toys), path)
+    assert "small: published 'reproduced', but the data say 'not reproduced'" in lines
+    assert "small, 'wide': published 'partly', but the data say 'not reproduced'" in lines
+    assert any(line.startswith("small, 'hard targets': published value 4.25") for line in lines)
+    assert "large: published 'not reproduced', but the data say 'reproduced'" in lines
+    assert not any(line.startswith("later") for line in lines)
 
 
 @pytest.fixture
-def published(folder):
+def published(toys, tmp_path):
     """Three findings, the path they are published at, and a way to change what is published."""
-    path = folder / "verdicts.json"
-    a, b, c = LEDGER[:3]
-    findings = [
-        Finding(a, "reproduced", Estimate(2.5, 2.25, 2.75)),
-        Finding(b, "partly", Estimate(1.0, 0.6, 1.4)),
-        Finding(c, "not yet run"),
-    ]
+    path = tmp_path / "verdicts.json"
+
+    def finding(claim, *estimates):
+        judged = [
+            Judged(r, r.choices, claim.ranges_of(r), e, claim.judge(e, r)) if e else
+            Judged(r, r.choices, claim.ranges_of(r))
+            for r, e in zip(claim.readings, estimates, strict=True)
+        ]  # fmt: skip
+        return Finding(claim, tuple(judged))
+
+    a, b, _, c = toys
+    estimates = [Estimate(0.25 * i, 0.25 * i - 0.125, 0.25 * i + 0.125) for i in range(1, 5)]
+    findings = [finding(a, *estimates), finding(b, Estimate(3.5, 3.25, math.inf)), finding(c, None)]
     claims.publish(findings, path)
 
     def change(edit):
@@ -306,9 +345,11 @@ def test_a_changed_verdict_is_found(published):
 
 @pytest.mark.parametrize("key", ["value", "low", "high"])
 def test_a_changed_number_is_found(published, key):
-    (a, _, _), _, change, _ = published
-    (line,) = change(lambda table: table[a].update({key: table[a][key] * 1.0001}))
-    assert line.startswith(f"{a}: published {key} 2.")
+    (a, b, _), _, change, _ = published
+    (line,) = change(lambda table: table[a].update({key: table[a][key] + 1e-4}))
+    assert line.startswith(f"{a}: published {key} 0.")
+    lines = change(lambda table: table[b].update(high=1e9))
+    assert f"{b}: published high 1000000000.0, but the data say inf" in lines
 
 
 def test_a_number_that_is_gone_is_found(published):
@@ -320,6 +361,32 @@ def test_a_number_that_is_gone_is_found(published):
 def test_round_off_is_no_discrepancy(published):
     (a, _, _), _, change, _ = published
     assert change(lambda table: table[a].update(value=table[a]["value"] * (1 + 1e-9))) == []
+
+
+def test_a_changed_reading_is_found(published):
+    (a, _, _), _, change, _ = published
+    (line,) = change(lambda table: table[a]["readings"]["wide"].update(verdict="partly"))
+    assert line == f"{a}, 'wide': published 'partly', but the data say 'reproduced'"
+    lines = change(lambda table: table[a]["readings"]["wide"].update(value=7.0))
+    assert f"{a}, 'wide': published value 7.0, but the data say 0.75" in lines
+
+
+def test_a_missing_and_an_orphan_reading_are_found(published):
+    (a, _, _), _, change, _ = published
+    readings = "readings"
+    lines = change(lambda table: table[a][readings].update(gone=table[a][readings].pop("wide")))
+    assert lines == [
+        f"{a}, 'wide': the data say 'reproduced', but no verdict is published",
+        f"{a}, 'gone': a verdict is published, but the ledger has no such reading",
+    ]
+
+
+def test_another_primary_reading_is_found(published):
+    (a, _, _), _, change, _ = published
+    (line,) = change(lambda table: table[a].update(reading="wide"))
+    assert line == (
+        f"{a}: published reading 'wide' as the primary one, but the ledger says 'printed bandwidth'"
+    )
 
 
 def test_a_missing_and_an_orphan_entry_are_found(published):
@@ -343,74 +410,11 @@ def test_what_is_published_is_plain_json(published):
 
     _, _, _, path = published
     table = json.loads(path.read_text("utf-8"), parse_constant=refuse)
-    assert all(set(row) <= {"verdict", "value", "low", "high"} for row in table.values())
+    numbers = {"verdict", "value", "low", "high"}
+    assert all(set(row) <= numbers | {"reading", "readings"} for row in table.values())
+    assert all(set(r) <= numbers for row in table.values() for r in row["readings"].values())
 
 
 @pytest.mark.slow
 def test_the_published_verdicts_follow_from_the_stored_results():
     assert claims.discrepancies(claims.evaluate(LEDGER)) == []
-
-
-# --------------------------------------------------------------------------------- the table
-
-
-def rendered(markdown):
-    """The rows of a table's cells as (text, links and spans), as a Markdown parser sees them."""
-    tokens = MarkdownIt("commonmark", {"html": True}).enable("table").parse(markdown)
-    rows = []
-    for token in tokens:
-        if token.type == "tr_open":
-            rows.append([])
-        if token.type == "inline" and rows and token.level > 2:
-            parts = token.children
-            text = "".join(p.content for p in parts if p.type in ("text", "code_inline"))
-            rows[-1].append((text, token.content))
-    return rows
-
-
-def some_findings():
-    odd = {
-        "paper": "the mean of |A| and |B| grows as O(|A|²), q_t and q_ℓ",
-        "paper_value": "E[Ẑ] = Z | nearly",
-        "measure": "∫|dKL/dt + KSD²|dt < 1 & a_b_c",
-    }
-    claim = Claim.model_validate(GOOD | odd)
-    waiting = Claim(id="later", where="5.3", paper="p", paper_value="v", measure="m|n")
-    return [Finding(claim, "not reproduced", Estimate(1, 0.5, 2)), Finding(waiting, "not yet run")]
-
-
-def test_the_table_has_a_row_for_each_claim_and_shows_its_text_unchanged(monkeypatch):
-    findings = some_findings()
-    monkeypatch.setattr(claims, "evaluate", lambda ledger: findings)
-    head, *rows = rendered(claims.markdown_table())
-    assert len(rows) == 2
-    for row, f in zip(rows, findings, strict=True):
-        assert len(row) == len(head)
-        texts = [text for text, _ in row]
-        for expected in (f.claim.paper, f.claim.where, f.claim.paper_value, f.ours):
-            assert any(expected in text for text in texts), expected
-        assert any(text.startswith(f.claim.measure) for text in texts)
-    verdicts = ["".join(source for _, source in row) for row in rows]
-    assert '<span class="verdict verdict-not-reproduced">not reproduced</span>' in verdicts[0]
-    assert "{ref}`figure <fig-kl-decay>`" in verdicts[0]
-    assert "verdict-not-yet-run" in verdicts[1] and "{ref}" not in verdicts[1]
-
-
-def test_the_brief_table_has_what_was_run_and_counts_the_rest(monkeypatch):
-    findings = some_findings()
-    monkeypatch.setattr(claims, "evaluate", lambda ledger: findings)
-    text = claims.markdown_table(brief=True)
-    head, row = rendered(text)
-    assert len(head) == len(row) == 2
-    assert row[0][0] == findings[0].claim.paper
-    assert "verdict-not-reproduced" in row[1][1] and "<fig-kl-decay>" in row[1][1]
-    assert text.endswith("\n\n1 further claims of the paper are not yet run.\n")
-
-
-def test_the_ledgers_own_table_keeps_every_claim_whole(folder):
-    head, *rows = rendered(claims.markdown_table())
-    assert [len(row) for row in rows] == [len(head)] * len(LEDGER)
-    for row, claim in zip(rows, LEDGER, strict=True):
-        texts = [text for text, _ in row]
-        for expected in (claim.paper, claim.where, claim.paper_value, claim.measure):
-            assert any(expected in text for text in texts), expected

@@ -10,10 +10,13 @@ from scipy.stats import mannwhitneyu
 
 from steinis_lib.companion import comparison, verification
 from steinis_lib.companion.comparison import ABSOLUTE, FACTOR, LEVEL, RELATIVE, Comparison
+from steinis_lib.companion.methods import Setting
 from steinis_lib.companion.parameters import Parameters
 from steinis_lib.companion.rounding import spread_between
+from steinis_lib.companion.runner import first_states
 from steinis_lib.companion.runner.compute import compute
 from steinis_lib.companion.runner.experiment import Cell, Experiment, compute_chunk
+from steinis_lib.companion.tuning import Failure, Trial, tuning_record
 from steinis_lib.companion.verification import Request
 from steinis_lib.core.algorithm import Algorithm
 
@@ -132,20 +135,78 @@ def test_spreads_of_transitions_are_kept_apart_and_others_have_the_largest():
     assert "differs in 1 of 3 numbers, first at {'trial': 0, 'transitions': 1}" in found.problem
 
 
-def test_spreads_of_candidates_are_kept_apart():
-    old = dataset([1.0, 2.0, 3.0], candidate=[0, 1, 2])
-    new = dataset([1.0 + 1e-4, 2.0 + 1e-4, 3.0], candidate=[0, 1, 2])
-    (found,) = compare(old, new, [1e-5, 1e-7, 0.0])
-    assert "differs in 1 of 3 numbers, first at {'trial': 0, 'candidate': 1}" in found.problem
-
-
 def test_a_single_trial_is_chaotic_only_against_its_own_size():
-    """Pilots have one trial: nothing varies, and no rank test can be made."""
-    old = dataset([5.0, 5.0], candidate=[0, 1])
-    new = dataset([5.3, 5.3], candidate=[0, 1])
-    by_numbers, not_at_all = compare(old, new, [1e-3, 1e-2])  # allowed: 0.1, and 1 > 0.1 · 5
-    assert "differs in 1 of 2 numbers, first at {'trial': 0, 'candidate': 0}" in by_numbers.problem
+    """Nothing varies there, and no rank test can be made."""
+    old = dataset([5.0, 5.0], transitions=[1, 2])
+    new = dataset([5.3, 5.3], transitions=[1, 2])
+    spreads = {"1": 1e-3, "2": 1e-2}  # allowed: 0.1, and 1 > 0.1 · 5
+    by_numbers, not_at_all = compare(old, new, spreads)
+    assert "differs in 1 of 2 numbers" in by_numbers.problem
+    assert "first at {'trial': 0, 'transitions': 0}" in by_numbers.problem
     assert (not_at_all.how, not_at_all.problem) == ("none", "")
+
+
+# ------------------------------------------------------------------------------------- searches
+
+
+def a_search(n=20, **changes):
+    """The record of a search with n candidates, of which every fourth diverged."""
+    trials = [
+        Trial(Setting(0.1 * (i + 1), refresh=0.5), -((i - 7.0) ** 2) - 1, 0.3, 900)
+        if i % 4
+        else Trial(Setting(0.1 * (i + 1), refresh=0.5), -math.inf, math.inf, 900, Failure.DIVERGED)
+        for i in range(n)
+    ]
+    record = tuning_record(trials).assign_coords(trial=[0])
+    for name, (where, value) in changes.items():
+        record[name][0, where] = value
+    return record
+
+
+def test_the_same_search_agrees():
+    (found,) = comparison.compare(a_search(), a_search(), {})
+    assert (found.variable, found.how, found.problem) == ("search", "numbers", "")
+    assert found.deviation == comparison.FEW
+
+
+@pytest.mark.parametrize(("n_alike", "wrong"), [(4, False), (3, False), (2, True), (0, True)])
+def test_a_fifth_of_the_candidates_that_worked_must_be_alike(n_alike, wrong):
+    """Of 20 candidates 15 worked."""
+    scores = np.where(np.isfinite(a_search().score[0]), -1000.0, -np.inf)
+    if n_alike:
+        places = np.flatnonzero(np.isfinite(scores))[:n_alike]
+        scores[places] = a_search().score[0, places]
+    (found,) = comparison.compare(a_search(), a_search(score=(slice(None), scores)), {})
+    assert bool(found.problem) == wrong
+    assert (f"of 15 candidates of a search only {n_alike} have" in found.problem) == wrong
+
+
+def test_a_search_may_turn_elsewhere_after_its_first_grid():
+    """What comes after the turn is not compared."""
+    elsewhere = a_search(alpha=(slice(8, None), 7.0), score=(slice(8, None), -5.0))
+    longer = a_search(25)
+    for fresh in (elsewhere, longer):
+        (found,) = comparison.compare(a_search(), fresh, {})
+        assert found.problem == ""
+    early = a_search(alpha=(3, 7.0))
+    (found,) = comparison.compare(a_search(), early, {})
+    assert "candidate 3 of a search is another one" in found.problem
+
+
+def test_what_a_candidate_was_given_must_be_the_same():
+    (found,) = comparison.compare(a_search(), a_search(gradients=(2, 901)), {})
+    assert "candidate 2 of a search is another one" in found.problem
+
+
+def test_a_part_that_one_search_lacks_is_named():
+    (found,) = comparison.compare(a_search(), a_search().drop_vars("score"), {})
+    assert found.problem == "score of a search: only in one of the results"
+
+
+def test_what_a_search_has_beside_candidates_is_compared_as_ever():
+    first = a_search().assign(x=("trial", [1.0]))
+    found = comparison.compare(first, first.assign(x=("trial", [1.1])), {})
+    assert [(c.variable, bool(c.problem)) for c in found] == [("search", False), ("x", True)]
 
 
 # --------------------------------------------------------------------- comparing in distribution
@@ -405,3 +466,47 @@ def test_rounding_noise_about_a_constant_is_no_chaos(n, noise):
     assert compare(old, elsewhere, 2.2e-16)[0].problem == ""  # found to be distributed otherwise
     assert [c.how for c in compare(old, elsewhere, 2.2e-16)] == ["numbers"]
     assert problems(compare(old, 2 * elsewhere, 2.2e-16))  # not found, or not compared
+
+
+def first_states_of(values, decided):
+    """Trials of first states ``(trial, state, tensor)``, decided in 32 bits or not."""
+    attributes = {first_states.DECISIONS: "float32"} if decided else {}
+    dims = ("trial", *first_states.DIMENSIONS)
+    return xr.Dataset(
+        {first_states.NAME: (dims, values, attributes)}, coords={"trial": range(len(values))}
+    )
+
+
+@pytest.mark.parametrize("decided", [True, False])
+@pytest.mark.parametrize("state", [0, 3])
+def test_a_few_particles_may_move_otherwise_after_the_start_if_decisions_are_in_32_bits(
+    decided, state
+):
+    values = np.random.default_rng(1).normal(size=(12, 5, 7)) * [1, 1, 1, 5, 1, 2, 1]
+    allowed = comparison.MOVES * values[:, state, 3].std()
+    stored = first_states_of(values, False)  # what is stored need not say so
+    for share, wrong in ((0.9, not decided or state == 0), (1.1, True)):
+        fresh = values[:1].copy()
+        fresh[0, state, 3] += share * allowed
+        (found,) = comparison.compare(stored, first_states_of(fresh, decided), {})
+        assert bool(found.problem) == wrong, (decided, state, share)
+
+
+def test_where_decisions_are_in_32_bits_another_stream_of_random_numbers_is_found():
+    rng = np.random.default_rng(2)
+    stored, fresh = rng.normal(size=(12, 5, 7)), rng.normal(size=(1, 5, 7))
+    fresh[0, 0] = stored[0, 0]  # the same start
+    (found,) = comparison.compare(
+        first_states_of(stored, False), first_states_of(fresh, True), {}
+    )  # fmt: skip
+    assert found.problem and found.deviation > 5
+
+
+def test_one_trial_alone_may_differ_by_a_share_of_its_numbers():
+    stored = np.full((1, 5, 7), 4.0)
+    for shift, wrong in ((0.9, False), (1.1, True)):
+        (found,) = comparison.compare(
+            first_states_of(stored, False),
+            first_states_of(stored + shift * (np.arange(5) > 0)[:, None], True), {},
+        )  # fmt: skip
+        assert bool(found.problem) == wrong

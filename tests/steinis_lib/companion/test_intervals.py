@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from steinis_lib.companion.intervals import Estimate, bootstrap, mean, median, share
+from steinis_lib.companion.intervals import (
+    Estimate,
+    bootstrap,
+    mean,
+    median,
+    resamples,
+    resampling,
+    share,
+)
 
 
 def sigmas(hits, repeats, level=0.95):
@@ -117,3 +125,22 @@ def test_a_trial_that_is_nan_is_not_hidden(statistic):
 
 def test_equal_trials_have_an_interval_of_no_width():
     assert mean(np.full(5, 0.25)) == median(np.full(5, 0.25)) == Estimate(0.25, 0.25, 0.25)
+
+
+def test_resamples_can_be_fewer_for_a_while():
+    seen = []
+
+    def summary(x):
+        seen.append(x)
+        return x.mean(0)
+
+    with resampling(7):
+        assert resamples() == resamples(30) == 7
+        bootstrap(np.arange(5.0), summary)
+        assert len(seen) == 7 + 1
+        bootstrap(np.arange(5.0), summary, repeats=3)
+        assert len(seen) == 8 + 3 + 1
+    assert (resamples(), resamples(30)) == (2000, 30)
+    with pytest.raises(RuntimeError), resampling(7):
+        raise RuntimeError
+    assert resamples() == 2000

@@ -5,15 +5,16 @@ from steinis_lib import SteinIS
 from steinis_lib.baselines.ais import AIS
 from steinis_lib.baselines.geometric_path import linear_schedule
 from steinis_lib.baselines.hais import HAIS
+from steinis_lib.companion.adagrad import AdaGradSteinIS
+from steinis_lib.companion.leaders_weighed import LeadersWeighed
 from steinis_lib.companion.method_labels import LABELS, at_an_end, in_words
 from steinis_lib.companion.methods import (
     METHODS,
     TUNED,
     Setting,
     along_transitions,
-    annealing_candidates,
+    axes_of,
     build_sampler,
-    leapfrog_steps,
     readings,
     tuned_as,
 )
@@ -26,19 +27,51 @@ def seeded():
     return torch.Generator().manual_seed(11)
 
 
-@pytest.mark.parametrize("method", ["hais-full", "hais-partial", "hais-10l", "ais"])
-def test_twelve_different_candidates(method):
-    found = annealing_candidates(method)
-    assert len(set(found)) == 12
-    partial = [s.refresh is not None and s.refresh < 1 for s in found]
-    assert all(partial) if method == "hais-partial" else not any(partial)
+def grid(method, **options):
+    """The first grid of each axis of a method."""
+    return {axis.name: axis.start for axis in axes_of(method, **options)}
+
+
+def test_families_differ_in_the_bandwidth_and_in_what_is_searched():
+    steps, decays = (0.1, 1.0, 10.0), (0.0, 0.3, 0.6)
+    assert grid("steinis") == {"alpha": steps, "beta": decays, "multiplier": (1.0,)}
+    assert grid("steinis-double") == {"alpha": steps, "beta": decays, "multiplier": (2.0,)}
+    assert grid("steinis-leaders") == grid("steinis")
+    assert grid("steinis-wide") == {
+        "alpha": (0.1, 1.0), "beta": (0.0, 0.6), "multiplier": (5.0, 20.0)
+    }  # fmt: skip
+    assert grid("steinis-adagrad") == {"alpha": steps, "multiplier": (1.0, 8.0)}
+    for method in ("steinis", "steinis-double", "steinis-leaders"):
+        assert [axis.name for axis in axes_of(method) if axis.fixed] == ["multiplier"]
+    assert not any(axis.fixed for axis in axes_of("steinis-wide"))
 
 
 def test_langevin_steps_are_those_of_the_leapfrog():
-    steps = [s.alpha for s in annealing_candidates("ais")]
-    assert steps == pytest.approx([e**2 / 2 for e in leapfrog_steps(0.05)])
-    assert all(s.refresh is None for s in annealing_candidates("ais"))
-    assert annealing_candidates("hais-1l", 0.01)[0] == Setting(0.01, refresh=1.0)
+    steps = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
+    for method in ("hais-1l", "hais-10l", "hais-full"):
+        assert grid(method) == {"alpha": steps}
+    assert grid("ais") == {"alpha": pytest.approx(tuple(e**2 / 2 for e in steps))}
+    (axis,) = axes_of("ais")
+    assert axis.step == axes_of("hais-1l")[0].step ** 2
+
+
+@pytest.mark.parametrize("method", ["hais-1l-partial", "hais-partial"])
+def test_a_partial_refresh_can_become_a_full_one(method):
+    assert grid(method) == {"alpha": (0.05, 0.2, 0.8), "refresh": (0.125, 0.5)}
+    refresh = axes_of(method)[1]
+    assert refresh.high == refresh.at(3) == refresh.at(9) == 1.0
+
+
+@pytest.mark.parametrize("method", TUNED)
+def test_a_section_may_start_from_smaller_steps(method):
+    small, usual = grid(method, smallest_step=0.0125)["alpha"], grid(method)["alpha"]
+    ratio = 16 if method == "ais" else 4
+    assert usual == pytest.approx(tuple(ratio * value for value in small))
+
+
+def test_a_method_without_axes_is_refused():
+    with pytest.raises(ValueError, match="no axes for 'is': expected one of steinis, "):
+        axes_of("is")
 
 
 def test_unadjusted_ais_takes_the_step_of_unbiased_ais():
@@ -50,6 +83,8 @@ def test_unadjusted_ais_takes_the_step_of_unbiased_ais():
     ("method", "cls", "expected"),
     [
         ("steinis", SteinIS, {"determinant": "first-order", "n_leaders": 7, "n_followers": 6}),
+        ("steinis-adagrad", AdaGradSteinIS, {"step_size": 0.2, "n_leaders": 7, "n_followers": 6}),
+        ("steinis-leaders", LeadersWeighed, {"n_leaders": 7, "n_followers": 7}),
         ("hais-1l", HAIS, {"n_leapfrog": 1, "refresh": 0.4, "step_size": 0.2, "n_particles": 6}),
         ("hais-10l", HAIS, {"n_leapfrog": 10}),
         ("hais-full", HAIS, {"n_leapfrog": 1}),
@@ -62,8 +97,10 @@ def test_a_name_says_which_sampler_is_built(skewed, wide, method, cls, expected)
     found = build_sampler(method, skewed, wide, setting, 9, determinant="first-order", **SIZES)
     assert type(found) is cls and found.target is skewed and found.q0 is wide
     assert {name: getattr(found, name) for name in expected} == expected
-    if method == "steinis":
-        assert found.kernel.multiplier == 3.0
+    if method.startswith("steinis"):
+        assert found.kernel.multiplier == 3.0 and found.determinant == "first-order"
+        if method == "steinis-adagrad":
+            return
         assert found.step_size(3) == pytest.approx(0.2 / 4**0.5)
     else:
         assert torch.equal(found.schedule, linear_schedule(9))
@@ -72,6 +109,8 @@ def test_a_name_says_which_sampler_is_built(skewed, wide, method, cls, expected)
 def test_what_a_setting_lacks_is_the_default(skewed, wide):
     plain = build_sampler("steinis", skewed, wide, Setting(0.2), 9, **SIZES)
     assert plain.kernel.multiplier == 1.0 and plain.step_size(50) == 0.2
+    double = build_sampler("steinis-double", skewed, wide, Setting(0.2), 9, **SIZES)
+    assert double.kernel.multiplier == 2.0
     assert build_sampler("hais-1l", skewed, wide, Setting(0.2), 9, **SIZES).refresh == 1.0
 
 
@@ -102,7 +141,7 @@ def test_readings_are_those_of_the_sampler(skewed, wide, method):
             before, after, info = reading.steinis
             assert int(before.transition) == k - 1
             assert torch.equal(after.followers, end.followers)
-            assert torch.equal(info.step_map(before.leaders), after.leaders)
+            assert torch.allclose(info.step_map(before.leaders), after.leaders)
 
 
 def test_a_method_without_a_setting_is_refused(skewed, wide):

@@ -46,8 +46,8 @@ STATISTICS = """
 from steinis_lib.companion.intervals import mean
 
 
-def mean_error(tree):
-    return mean(tree["narrow"].error.values)
+def mean_error(tree, width="narrow"):
+    return mean(tree[width].error.values)
 """
 SECTION = """
 from steinis_lib.companion.section import Section
@@ -75,6 +75,14 @@ CLAIM = """
   reproduced: [-0.2, 0.2]
   partly: [-1, 1]
   figure: fig-kl-decay
+  readings:
+    - name: narrow draws
+      primary: true
+      choices: {width: narrow}
+      why: nothing else is said
+    - name: wide draws
+      choices: {width: wide}
+      why: somebody may draw from afar
 """
 
 
@@ -85,8 +93,7 @@ def checkout(tmp_path_factory):
     skip = shutil.ignore_patterns("__pycache__")
     for folder in ("steinis_lib", "notebooks"):
         shutil.copytree(ROOT / folder, root / folder, ignore=skip)
-    (root / "data").mkdir()
-    shutil.copy(ROOT / "data" / "claims.yaml", root / "data")
+    shutil.copytree(ROOT / "data" / "claims", root / "data" / "claims")
     folder = root / "steinis_lib" / "companion" / "sections" / "s8_spread"
     folder.mkdir()
     for name, text in (
@@ -101,8 +108,7 @@ def checkout(tmp_path_factory):
         "name": "python3", "display_name": "Python 3", "language": "python",
     }  # fmt: skip
     nbformat.write(notebook, root / "notebooks" / "08_spread.ipynb")
-    with open(root / "data" / "claims.yaml", "a", encoding="utf-8") as file:
-        file.write(CLAIM)
+    (root / "data" / "claims" / "8_spread.yaml").write_text(CLAIM, "utf-8")
     return root
 
 
@@ -141,4 +147,7 @@ def test_a_new_section_takes_a_folder_a_notebook_and_its_claims(checkout):
     assert record["experiment"] == "spread" and record["chunks"]
     rows = {row["id"]: row for row in report["claims"]}
     assert rows["mean-is-zero"]["verdict"] == "reproduced"
+    narrow, wide = rows["mean-is-zero"]["readings"]
+    assert (narrow["name"], wide["choices"]) == ("narrow draws", {"width": "wide"})
+    assert wide["ours"] != narrow["ours"] == rows["mean-is-zero"]["ours"]
     assert {row["verdict"] for i, row in rows.items() if i != "mean-is-zero"} == {"not yet run"}

@@ -88,13 +88,6 @@ def test_the_first_chaotic_number_of_transitions_is_told():
     assert found.ratio == 3.0
 
 
-def test_chaotic_candidates_are_counted():
-    score = xr.DataArray([[1.0, 5.0, 9.0]], dims=("trial", "candidate"), coords={"trial": [0]})
-    group = xr.Dataset({"score": score})
-    found = judge("toy", "m", [cell(group, 1)], {"score": [1e-12, 0.5, 9.0]})
-    assert found.chaotic == (Chaotic("score", "for 2 of 3 candidates", "none"),)
-
-
 def test_cells_of_a_method_may_differ():
     """One spread for all cells: the cell that varies less is chaotic first."""
     calm = result()
@@ -146,6 +139,7 @@ def cells(p):
         Cell("b", 200, print, trials_per_chunk=5),
         Cell("c", 200, print),
         Cell("times", 200, print),
+        Cell("search", 1, print),
     ]
 
 
@@ -154,7 +148,11 @@ def toy(monkeypatch, tmp_path):
     """A stored result of four methods; spreads of two were measured."""
     group = result(kl=curve([50, 100]))
     tree = xr.DataTree.from_dict(
-        {c.label: group for c in cells(None)} | {"times": group[["seconds"]]}
+        {c.label: group for c in cells(None)}
+        | {
+            "times": group[["seconds"]],
+            "search": xr.Dataset({"score": (("trial", "candidate"), [[1.0, 2.0]])}, {"trial": [0]}),
+        }
     )
     toy = Experiment("toy", Parameters, cells)
     monkeypatch.setattr(

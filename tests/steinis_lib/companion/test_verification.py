@@ -77,6 +77,32 @@ def test_fewer_are_chosen_where_asked_and_in_time_every_method():
     assert len(choose(0, at_most=9)) == 2
 
 
+def fitting(monkeypatch, minutes, workers, seed, **seconds):
+    """The labels of the chosen chunks that fit, of four methods with one chunk each."""
+    monkeypatch.setattr(verification, "seconds", lambda: {"toy": seconds})
+    toy = Experiment("toy", Parameters, lambda p: cells("a", "b", "c", "d"))
+    jobs = verification.choose_chunks(toy, PLAIN, seed)
+    request = Request(toy, PLAIN, xr.DataTree(), jobs)
+    (found,) = verification.fitting([request], minutes, workers, seed)
+    return [chunk.label for _, chunk in found.jobs]
+
+
+def test_as_many_methods_as_fit_into_the_time_are_taken_and_all_have_their_turn(monkeypatch):
+    cost = {"a": 60.0, "b": 60.0, "c": 60.0, "d": 180.0}
+    found = [fitting(monkeypatch, 2.0, 1, seed, **cost) for seed in range(40)]
+    assert {len(labels) for labels in found} == {2}  # d never fits
+    assert {label for labels in found for label in labels} == {"a", "b", "c"}
+    assert found == [fitting(monkeypatch, 2.0, 1, seed, **cost) for seed in range(40)]
+    assert fitting(monkeypatch, 3.0, 2, 5, **cost) == ["a", "b", "c", "d"]  # two cores
+
+
+def test_a_method_that_was_never_timed_counts_as_the_mean_of_the_others(monkeypatch):
+    found = [fitting(monkeypatch, 1.0, 1, seed, a=20.0, b=40.0) for seed in range(40)]
+    assert {frozenset(labels) for labels in found} >= {frozenset("ab"), frozenset("cd")}
+    assert all(len(labels) <= 2 for labels in found)
+    assert fitting(monkeypatch, 0.1, 1, 0) == ["a", "b", "c", "d"]  # nothing is known at all
+
+
 def test_a_method_that_is_left_out_is_never_chosen():
     assert {label for seed in range(20) for label, _ in choose(seed, leave_out=("a",))} == {"b"}
 

@@ -2,12 +2,11 @@
 
 import json
 import re
-import shutil
 
 import numpy as np
 import pytest
-import synthetic
 import torch
+import toy_claims
 import xarray as xr
 from typer.testing import CliRunner
 
@@ -68,30 +67,16 @@ def alone(monkeypatch, tmp_path):
 
 # ------------------------------------------------------------------------------------- the claims
 
-IDS = ("kl-rate-is-ksd", "z-unbiased", "continuing-is-free", "cost-formula")
-FOUR = [claim for claim in claims.ledger() if claim.id in IDS]
-
-
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory):
-    """Results for three of four claims, and verdicts that follow."""
-    folder = tmp_path_factory.mktemp("prepared")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(results, "RESULTS", folder / "results")
-        patch.setattr(results, "_commit", lambda: "0123456789ab")
-        synthetic.store(
-            gmm_convergence=synthetic.gmm_convergence(),
-            algorithm_checks=synthetic.algorithm_checks(bias=0.1),
-        )
-        claims.publish(claims.evaluate(FOUR), path=folder / "verdicts.json")
-    return folder
-
 
 @pytest.fixture
-def published(prepared, tmp_path, monkeypatch):
-    """The same as a ledger, results and verdicts of the test's own."""
-    shutil.copytree(prepared, tmp_path, dirs_exist_ok=True)
-    monkeypatch.setattr(claims, "ledger", lambda: FOUR)
+def published(tmp_path, monkeypatch):
+    """A ledger of four toys of which three have results, and verdicts that follow."""
+    toy_claims.install(monkeypatch)
+    monkeypatch.setattr(verify_command, "EXPERIMENTS", toy_claims.EXPERIMENTS)
+    toy_claims.store(toy_claims.tree(shift=0.25))
+    ledger = toy_claims.ledger()
+    monkeypatch.setattr(claims, "ledger", lambda: ledger)
+    claims.publish(claims.evaluate(ledger))
     return tmp_path / "verdicts.json"
 
 
@@ -101,7 +86,6 @@ def falsify(path, claim, **changes):
     path.write_text(json.dumps(table), "utf-8")
 
 
-@pytest.mark.slow
 def test_every_claim_is_shown_with_its_verdict(published):
     found = call("--no-recompute")
     assert found.exit_code == 0
@@ -109,13 +93,22 @@ def test_every_claim_is_shown_with_its_verdict(published):
         assert claim.id in found.stdout and claim.paper_value in found.stdout
     for verdict in ("reproduced", "not reproduced", "not yet run"):
         assert verdict in found.stdout
-    assert "10 [" in found.stdout and "] %" in found.stdout  # brackets are text, not markup
+    assert "0.25 [" in found.stdout and "] %" in found.stdout  # brackets are text, not markup
     last = summary(found)
-    assert (last["passed"], last["claims"], last["results"]) == ("yes", "4", "2")
+    assert (last["passed"], last["claims"], last["results"]) == ("yes", "4", "1")
+    assert last["readings"] == "7"
     assert (last["chunks"], last["by_numbers"], last["in_distribution"]) == ("0", "0", "0")
 
 
-@pytest.mark.slow
+def test_below_each_verdict_stands_how_far_it_depends_on_the_reading(published):
+    lines = [line for line in call("--no-recompute").stdout.splitlines() if "┃" not in line]
+    first = next(i for i, line in enumerate(lines) if " small " in line)
+    assert lines[first].rstrip(" │").endswith(" reproduced")
+    assert "reproduced under 2 of 4 readings: " in lines[first + 1]
+    later = next(i for i, line in enumerate(lines) if " later " in line)
+    assert "one reading" in lines[later + 1]
+
+
 def test_the_claims_are_in_the_json_report(published):
     found = call("--no-recompute", "--json")
     assert found.exit_code == 0
@@ -123,38 +116,50 @@ def test_the_claims_are_in_the_json_report(published):
     assert set(rows) == {claim.id for claim in claims.ledger()}
     for row in rows.values():
         assert {"id", "section", "paper", "ours", "uncertainty", "verdict"} <= set(row)
-    z = rows["z-unbiased"]
-    assert z["verdict"] == "not reproduced" and z["ours"] == pytest.approx(10)
-    assert z["uncertainty"][0] < z["ours"] < z["uncertainty"][1]
-    assert z["section"] == "3" and z["paper"] == "E[Ẑ] = Z"
-    waiting = rows["cost-formula"]
+    small = rows["small"]
+    assert small["verdict"] == "reproduced" and small["ours"] == pytest.approx(0.25)
+    assert small["uncertainty"][0] < small["ours"] < small["uncertainty"][1]
+    assert small["section"] == "5.1" and small["paper"] == "about 0"
+    assert [r["verdict"] for r in small["readings"]] == [
+        "reproduced", "reproduced", "partly", "not reproduced",
+    ]  # fmt: skip
+    fields = {"name", "choices", "why", "primary", "ours", "uncertainty", "verdict"}
+    assert all(fields <= set(r) for row in rows.values() for r in row["readings"])
+    waiting = rows["later"]
     assert waiting["verdict"] == "not yet run"
     assert waiting["ours"] is None and waiting["uncertainty"] is None
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("options", [[], ["--json"]])
 def test_a_false_published_verdict_is_named(published, options):
-    falsify(published, "z-unbiased", verdict="reproduced")
+    falsify(published, "large", verdict="reproduced")
     found = call("--no-recompute", *options)
     assert found.exit_code == 1
     message = plain(found.stderr)
     assert "published verdicts do not follow from the data" in message
-    assert "z-unbiased: published 'reproduced', but the data say 'not reproduced'" in message
-    assert "kl-rate-is-ksd" not in message
+    assert "large: published 'reproduced', but the data say 'not reproduced'" in message
+    assert "small" not in message
     passed = report(found)["summary"]["passed"] if options else summary(found)["passed"]
     assert passed == "no"  # and the message does not spoil what machines read
 
 
-@pytest.mark.slow
 def test_a_false_published_number_is_named(published):
-    falsify(published, "z-unbiased", value=9.9)
+    falsify(published, "plain", value=9.9)
     found = call("--no-recompute")
     assert found.exit_code == 1
-    assert "z-unbiased: published value 9.9" in plain(found.stderr)
+    assert "plain: published value 9.9" in plain(found.stderr)
 
 
-@pytest.mark.slow
+def test_a_false_published_reading_is_named(published):
+    table = json.loads(published.read_text("utf-8"))
+    table["small"]["readings"]["wide"]["verdict"] = "reproduced"
+    published.write_text(json.dumps(table), "utf-8")
+    found = call("--no-recompute")
+    assert found.exit_code == 1
+    message = plain(found.stderr)
+    assert "small, 'wide': published 'reproduced', but the data say 'partly'" in message
+
+
 def test_a_verdict_that_is_not_published_is_a_problem(published):
     published.unlink()
     found = call("--no-recompute")
@@ -162,29 +167,26 @@ def test_a_verdict_that_is_not_published_is_a_problem(published):
     assert "no verdict is published" in plain(found.stderr)
 
 
-@pytest.mark.slow
 def test_update_publishes_what_the_data_say(published):
-    falsify(published, "z-unbiased", verdict="reproduced")
+    falsify(published, "large", verdict="reproduced")
     assert call("--no-recompute", "--update").exit_code == 0
-    assert json.loads(published.read_text("utf-8"))["z-unbiased"]["verdict"] == "not reproduced"
+    assert json.loads(published.read_text("utf-8"))["large"]["verdict"] == "not reproduced"
     assert call("--no-recompute").exit_code == 0
 
 
 def test_a_damaged_result_is_named(published):
-    path = results.RESULTS / "algorithm-checks" / "paper.nc"
+    path = results.RESULTS / "toy" / "paper.nc"
     path.write_bytes(path.read_bytes()[:100])
     found = call("--no-recompute")
     assert found.exit_code not in (0, None)
     assert str(path) in plain(found.stderr)
 
 
-@pytest.mark.slow
 def test_the_claim_whose_result_is_not_a_number_is_named(published):
-    tree = synthetic.algorithm_checks(bias=float("nan"))
-    synthetic.store(algorithm_checks=tree)
+    toy_claims.store(toy_claims.tree(shift=float("nan")))
     found = call("--no-recompute")
     assert found.exit_code not in (0, None)
-    assert "z-unbiased" in plain(found.stderr)
+    assert "small, reading 'printed bandwidth'" in plain(found.stderr)
 
 
 # ------------------------------------------------------------------------------------ the results
@@ -253,12 +255,12 @@ def test_results_that_agree_pass(toys):
     found = recompute()
     assert found.exit_code == 0, found.stderr
     message = plain(found.stderr)
-    assert "Computing one chunk of each method again (--seed 7)" in message
+    assert "Computing one chunk of each method again, of as many as fit into 7 minutes" in message
     assert "error" not in message
     last = summary(found)
     assert last == {
-        "passed": "yes", "claims": "0", "results": "2", "chunks": "6", "by_numbers": "6",
-        "in_distribution": "4", "not_compared": "2",
+        "passed": "yes", "claims": "0", "readings": "0", "results": "2", "chunks": "6",
+        "by_numbers": "6", "in_distribution": "4", "not_compared": "2",
         "largest_deviation": last["largest_deviation"],
         "false_alarms_below": last["false_alarms_below"], "seed": "7",
     }  # fmt: skip

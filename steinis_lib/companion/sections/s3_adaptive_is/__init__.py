@@ -11,6 +11,8 @@ SECTION = Section(
     statistics={
         "warped-kl": statistics.warped_kl,
         "adaptive-is-kl": statistics.adaptive_is_kl,
+        "adaptive-is-order": statistics.adaptive_is_order,
+        "mixtures-cannot": statistics.mixtures_cannot,
         "refine-adaptive-is": statistics.refine_adaptive_is,
     },
 )

@@ -7,7 +7,6 @@ are taken back through the recorded maps.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -16,8 +15,8 @@ import xarray as xr
 
 from steinis_lib.baselines.adaptive_is import AdaptiveIS
 from steinis_lib.baselines.mpmc import MixturePMC
+from steinis_lib.companion.methods import build_steinis
 from steinis_lib.companion.runner.experiment import Cell, Chunk, Experiment
-from steinis_lib.companion.sections.s2_mixtures.experiment import candidates
 from steinis_lib.companion.sections.s3_adaptive_is.methods import (
     Curves,
     adapt,
@@ -26,101 +25,114 @@ from steinis_lib.companion.sections.s3_adaptive_is.methods import (
     best,
     density_estimates,
     follow,
-    place,
     population,
     q0_grid,
     seconds,
 )
 from steinis_lib.companion.sections.s3_adaptive_is.mixture_weights import ExactObjective
 from steinis_lib.companion.sections.s3_adaptive_is.panels import adaptive_panels, steinis_panels
+from steinis_lib.companion.sections.s3_adaptive_is.pilots import (
+    tune_adaptive,
+    tune_refinement,
+    tune_steinis,
+)
 from steinis_lib.companion.sections.s3_adaptive_is.problem import (
-    ADAPTIVE,
-    FAMILIES,
+    KINDS,
     MAIN,
     NAME,
     REFINED,
     AdaptiveComparison,
     box,
-    chosen,
+    chosen_adaptive,
     exact_draws,
+    families_on,
     fitted,
     label,
     pilot_label,
     placement,
+    refinement,
     start,
     together,
     warped,
 )
+from steinis_lib.companion.tuning import chosen
 from steinis_lib.schedules import StepSize
 from steinis_lib.steinis import SteinIS
-from steinis_lib.targets.base import Proposal
 
 OBJECTIVES: tuple[ExactObjective, ...] = ("variance", "reverse-kl")
+PLACEMENTS_AT_ONCE = 5
+"""Repeats of adaptive IS that are computed together."""
 
 
 def cells(p: AdaptiveComparison) -> list[Cell]:
-    """Return the pilots on the main target, the runs on each target, and what is done once."""
+    """Return the pilots, the runs on each target, and what is done on the main one only."""
     found = _pilots(p)
     for name in p.targets:
         found += _runs(p, name)
+    for which, families in REFINED.items():
+        for family in families:
+            kind = refinement(which, family)
+            compute = partial(run_refinement, which=which, family=family)
+            found.append(
+                Cell(label(MAIN, kind), p.n_repeats, compute, pilots=(pilot_label(kind),),
+                     method=label(MAIN, "refine"))
+            )  # fmt: skip
     for scale in p.component_scales:
         compute = partial(run_adaptive, scale=scale)
         tuned = (pilot_label("adaptive", scale),)
         found.append(
-            Cell(label(MAIN, "adaptive", scale), p.n_repeats, compute, p.n_repeats, tuned,
+            Cell(label(MAIN, "adaptive", scale), p.n_repeats, compute, PLACEMENTS_AT_ONCE, tuned,
                  label(MAIN, "adaptive"))
         )  # fmt: skip
     found.append(Cell(label(MAIN, "cost"), 5, measure_cost, 5))
-    panels = label(MAIN, "panels")
-    for family in FAMILIES:
-        compute = partial(steinis_panels, family=family)
-        found.append(
-            Cell(label(MAIN, f"panels-{family}"), 1, compute, pilots=(pilot_label(family),),
-                 method=panels)
-        )  # fmt: skip
-    tuned = (pilot_label("adaptive", p.component_scales[-1]),)
-    found.append(
-        Cell(label(MAIN, "panels-adaptive"), 1, adaptive_panels, pilots=tuned, method=panels)
-    )
-    return [*found, Cell(label(MAIN, "kde"), p.tuning_repeats, estimate_density)]
+    found += _panels(p)
+    found.append(Cell(label(MAIN, "kde"), p.tuning_repeats, estimate_density))
+    return found + [
+        Cell(label(MAIN, f"kde-{family}"), p.kde_runs, partial(estimate_proposal, family=family),
+             pilots=(pilot_label(family),), method=label(MAIN, "kde-runs"))
+        for family in families_on(MAIN)
+    ]  # fmt: skip
 
 
 def _pilots(p: AdaptiveComparison) -> list[Cell]:
-    """The tuning of each method: a chunk for each of its twelve candidates, in their order."""
-    computes: dict[str, Callable[[AdaptiveComparison, Chunk], xr.Dataset]] = {}
-    for family in FAMILIES:
-        computes[pilot_label(family)] = partial(pilot_steinis, family=family)
-    for scale in p.component_scales:
-        computes[pilot_label("adaptive", scale)] = partial(pilot_adaptive, scale=scale)
-    for which in REFINED:
-        computes[pilot_label(f"refine-{which}")] = partial(pilot_refinement, which=which)
-    r, adaptive = p.tuning_repeats, pilot_label("adaptive")
-    return [
-        Cell(name, 12 * r, compute, r, method=adaptive if name.startswith(adaptive) else "")
-        for name, compute in computes.items()
+    """The searches: a chunk for each, and for adaptive IS one for each of its kinds."""
+    found = [
+        Cell(pilot_label(family, target=name), 1, partial(tune_steinis, name=name, family=family))
+        for name in p.targets
+        for family in families_on(name)
     ]
+    adaptive = pilot_label("adaptive")
+    found += [
+        Cell(pilot_label("adaptive", scale), len(KINDS), partial(tune_adaptive, scale=scale),
+             method=adaptive)
+        for scale in p.component_scales
+    ]  # fmt: skip
+    found += [
+        Cell(pilot_label(refinement(which, family)), 1,
+             partial(tune_refinement, which=which, family=family))
+        for which, families in REFINED.items()
+        for family in families
+    ]  # fmt: skip
+    return found
 
 
 def _runs(p: AdaptiveComparison, name: str) -> list[Cell]:
-    """What is done on a target, with a chunk for each repeat or placement."""
+    """What is done on each target, with a chunk for each run or placement."""
     found = [
         Cell(
             label(name, family, m),
-            p.n_repeats,
+            p.n_runs,
             partial(run_steinis, name=name, family=family, m=m),
-            pilots=(pilot_label(family),),
-            method=label(name, family),
+            pilots=(pilot_label(family, target=name),),
+            method=family,
         )
-        for family in FAMILIES
+        for family in families_on(name)
         for m in p.leaders_on(name)
     ]
     for k in p.components_on(name):
         compute = partial(run_population, name=name, k=k)
         found.append(Cell(label(name, "pmc", k), p.n_repeats, compute, method=label(name, "pmc")))
-    for which in REFINED if name == MAIN else ():
-        compute, tuned = partial(run_refinement, which=which), (pilot_label(f"refine-{which}"),)
-        found.append(Cell(label(MAIN, f"refine-{which}"), p.n_repeats, compute, pilots=tuned))
-    for scale in p.scales_on(name):
+    for scale in p.optimum_scales:
         compute = partial(find_optimum, name=name, scale=scale)
         found.append(
             Cell(label(name, "optimum", scale), p.n_placements, compute,
@@ -129,44 +141,27 @@ def _runs(p: AdaptiveComparison, name: str) -> list[Cell]:
     return found
 
 
-def pilot_steinis(p: AdaptiveComparison, chunk: Chunk, family: str) -> xr.Dataset:
-    """Run the pilots of one candidate of SteinIS from q_0."""
-    return _pilot(p, chunk, start(), family, p.checkpoints)
-
-
-def pilot_refinement(p: AdaptiveComparison, chunk: Chunk, which: str) -> xr.Dataset:
-    """Run the pilots of one candidate of SteinIS from a fitted mixture."""
-    return _pilot(p, chunk, fitted(p, which), "steinis-wide", p.refine_checkpoints)
-
-
-def _pilot(
-    p: AdaptiveComparison, chunk: Chunk, q0: Proposal, family: str, checkpoints: tuple[int, ...]
-) -> xr.Dataset:
-    setting = candidates(family)[chunk.number]
-    curves, _ = follow(
-        warped(p, MAIN), q0, setting, p.leaders[0], 200, checkpoints, chunk.generator(),
-        batch_shape=(chunk.n_trials,),
-    )  # fmt: skip
-    return _dataset({name: curves[name] for name in ("kl", "folds")}, checkpoints)
-
-
-def pilot_adaptive(p: AdaptiveComparison, chunk: Chunk, scale: float) -> xr.Dataset:
-    """Run the pilots of one candidate of adaptive IS, each with components of its own."""
-    r, generator, (low, high) = chunk.n_trials, chunk.generator(), box(p, MAIN)
-    components = together([place(p.n_components, scale, low, high, generator) for _ in range(r)])
-    curves, _ = adapt(
-        warped(p, MAIN), components, ADAPTIVE[chunk.number], p.adaptive_samples,
-        p.adaptive_checkpoints, around(low, high, scale), generator, batch_shape=(r,),
-    )  # fmt: skip
-    return _dataset({"kl": curves["kl"], "folds": torch.zeros(r)}, p.adaptive_checkpoints)
+def _panels(p: AdaptiveComparison) -> list[Cell]:
+    """The contours: two families of SteinIS, and adaptive IS with the widest components."""
+    scale = p.component_scales[-1]
+    panels = {
+        family: (partial(steinis_panels, family=family), pilot_label(family))
+        for family in ("steinis", "steinis-wide")
+    } | {"adaptive": (adaptive_panels, pilot_label("adaptive", scale))}
+    return [
+        Cell(label(MAIN, f"panels-{kind}"), 1, compute, pilots=(pilot,),
+             method=label(MAIN, "panels"))
+        for kind, (compute, pilot) in panels.items()
+    ]  # fmt: skip
 
 
 def run_steinis(p: AdaptiveComparison, chunk: Chunk, name: str, family: str, m: int) -> xr.Dataset:
     """Run SteinIS from q_0 with m leaders."""
-    target, setting = warped(p, name), chosen(chunk.pilots[pilot_label(family)], candidates(family))
+    target, setting = warped(p, name), chosen(chunk.pilots[pilot_label(family, target=name)])
     curves, maps = follow(
-        target, start(), setting, m, p.n_followers, p.checkpoints, chunk.generator(), grid=q0_grid()
-    )
+        target, start(), setting, m, p.n_followers, p.checkpoints, chunk.generator(),
+        method=family, grid=q0_grid(),
+    )  # fmt: skip
     if name == MAIN and m == p.leaders[0]:
         x = exact_draws(p, name, chunk.number)
         backward, exists = backward_kl(target, start(), maps, p.checkpoints[-1:], x)
@@ -183,22 +178,22 @@ def run_population(p: AdaptiveComparison, chunk: Chunk, name: str, k: int) -> xr
     return _dataset(_alone(curves), p.pmc_checkpoints)
 
 
-def run_refinement(p: AdaptiveComparison, chunk: Chunk, which: str) -> xr.Dataset:
+def run_refinement(p: AdaptiveComparison, chunk: Chunk, which: str, family: str) -> xr.Dataset:
     """Run SteinIS from a fitted mixture."""
-    setting = chosen(chunk.pilots[pilot_label(f"refine-{which}")], candidates("steinis-wide"))
+    setting = chosen(chunk.pilots[pilot_label(refinement(which, family))])
     curves, _ = follow(
         warped(p, MAIN), fitted(p, which), setting, p.leaders[0], p.n_followers,
-        p.refine_checkpoints, chunk.generator(),
+        p.refine_checkpoints, chunk.generator(), method=family,
     )  # fmt: skip
     return _dataset(_alone(curves), p.refine_checkpoints)
 
 
 def run_adaptive(p: AdaptiveComparison, chunk: Chunk, scale: float) -> xr.Dataset:
-    """Run all repeats of adaptive IS together."""
+    """Run adaptive IS, some repeats together."""
     target, repeats = warped(p, MAIN), chunk.trials
     curves, averages = adapt(
         target, together([placement(p, MAIN, scale, i) for i in repeats]),
-        chosen(chunk.pilots[pilot_label("adaptive", scale)], ADAPTIVE), p.adaptive_samples,
+        chosen_adaptive(chunk.pilots[pilot_label("adaptive", scale)]), p.adaptive_samples,
         p.adaptive_checkpoints, around(*box(p, MAIN), scale), chunk.generator(),
         batch_shape=(len(repeats),),
     )  # fmt: skip
@@ -209,14 +204,21 @@ def run_adaptive(p: AdaptiveComparison, chunk: Chunk, scale: float) -> xr.Datase
 
 
 def find_optimum(p: AdaptiveComparison, chunk: Chunk, name: str, scale: float) -> xr.Dataset:
-    """Find the exactly optimal mixtures, their KL(q‖p), and how far they can be from optimal."""
+    """Find the exactly optimal mixtures, their KL(q‖p), and how far they can be from optimal.
+
+    This gap is in nats, or relative to the variance: see `optimal_weights`.
+    """
     target, plane = warped(p, name), around(*box(p, name), scale)
     components = placement(p, name, scale, chunk.number)
     found = [best(target, components, plane, objective) for objective in OBJECTIVES]
+    gaps = [
+        optimum.gap / (optimum.value if objective == "variance" else 1.0)
+        for objective, (_, optimum, _) in zip(OBJECTIVES, found, strict=True)
+    ]
     return xr.Dataset(
         {
             "kl": (("trial", "objective"), [[kl for _, _, kl in found]]),
-            "gap": (("trial", "objective"), [[optimum.gap for _, optimum, _ in found]]),
+            "gap": (("trial", "objective"), [gaps]),
         },
         coords={"objective": list(OBJECTIVES)},
     )
@@ -236,6 +238,32 @@ def estimate_density(p: AdaptiveComparison, chunk: Chunk) -> xr.Dataset:
     return xr.Dataset(
         {"by_grid": by_grid, "by_samples": by_samples},
         coords={"n": list(p.kde_samples), "factor": list(p.kde_factors)},
+    )
+
+
+def estimate_proposal(p: AdaptiveComparison, chunk: Chunk, family: str) -> xr.Dataset:
+    """Compute what the paper's estimator says of SteinIS at its end, with the last |A|.
+
+    It gets the followers themselves. `kl` is their mean of log q/p, with the tracked density q.
+    """
+    target, setting = warped(p, MAIN), chosen(chunk.pilots[pilot_label(family)])
+    sampler = build_steinis(
+        target, start(), setting, method=family, n_leaders=p.leaders[-1],
+        n_followers=p.kde_followers,
+    )  # fmt: skip
+    state = sampler.run(sampler.init(chunk.generator()), p.checkpoints[-1])
+    kl = -sampler.importance_sample(state).log_w.mean()
+    by_grid, by_samples = density_estimates(
+        target, state.followers, *box(p, MAIN), p.kde_factors
+    )  # fmt: skip
+    return xr.Dataset(
+        {
+            "by_grid": (("trial", "factor"), by_grid.unsqueeze(0).numpy()),
+            "by_samples": (("trial", "factor"), by_samples.unsqueeze(0).numpy()),
+            "kl": ("trial", [float(kl)]),
+            "folds": ("trial", [float(state.n_folds)]),
+        },
+        coords={"factor": list(p.kde_factors)},
     )
 
 

@@ -57,10 +57,22 @@ def follow(
     checkpoints: tuple[int, ...],
     generator: torch.Generator,
     *,
+    method: str = "steinis",
     batch_shape: tuple[int, ...] = (),
     grid: Tensor | None = None,
+    give_up: bool = False,
 ) -> tuple[Curves, list[StepMap]]:
     """Run SteinIS; return its curves over `checkpoints`, and its maps.
+
+    Parameters
+    ----------
+    method
+        A family of SteinIS; see `build_steinis`.
+    grid
+        Points for sums over q_0, such as `q0_grid`.
+    give_up
+        Stop as soon as maps have folded in more than half of the batch, as if numbers had left the
+        range: no tuning takes such a setting.
 
     Returns
     -------
@@ -71,7 +83,9 @@ def follow(
     maps
         Those of all transitions, or up to the one at which numbers left the range.
     """
-    sampler = build_steinis(target, q0, setting, n_leaders=n_leaders, n_followers=n_followers)
+    sampler = build_steinis(
+        target, q0, setting, method=method, n_leaders=n_leaders, n_followers=n_followers
+    )
     state = sampler.init(generator, batch_shape=batch_shape)
     n_grid = 0
     weights = torch.zeros(0)
@@ -101,6 +115,8 @@ def follow(
                 state, info = sampler.step(state)
                 maps.append(info.step_map)
         except FloatingPointError:
+            break
+        if give_up and 2 * int((state.n_folds > 0).sum()) > state.n_folds.numel():
             break
     diverged = {"kl": math.inf, "kl_grid": math.inf, "log_z": -math.inf, "ess": 0.0}
     while len(rows) < len(checkpoints):
@@ -254,10 +270,19 @@ def population(
 def density_estimates(
     target: WarpedMixture, samples: Tensor, low: Corner, high: Corner, factors: tuple[float, ...]
 ) -> tuple[Tensor, Tensor]:
-    """Return what kernel density estimates say of KL(p‖p) = 0, for each bandwidth factor.
+    """Return what kernel density estimates say of KL(q‖p), for each bandwidth factor.
 
     First KL(estimate‖p) by a sum over a grid; then the mean of log(estimate/p) over the samples
     that the estimate was made from (at most 2000 of them).
+
+    Parameters
+    ----------
+    samples
+        Draws of q, ``(n, 2)``.
+    low, high
+        A box that holds the target.
+    factors
+        Multiples of Scott's bandwidth.
     """
     plane = PlaneGrid.over((low[0] - 3, low[1] - 3), (high[0] + 3, high[1] + 3), 0.25)
     log_p, some = target.log_prob(plane.points), samples[:2000]

@@ -10,30 +10,28 @@ import xarray as xr
 from torch import Tensor
 
 from steinis_lib.companion.runner.experiment import Chunk
-from steinis_lib.companion.sections.s2_mixtures.experiment import candidates
 from steinis_lib.companion.sections.s3_adaptive_is.methods import adapt, around, density, follow
 from steinis_lib.companion.sections.s3_adaptive_is.problem import (
-    ADAPTIVE,
     MAIN,
     AdaptiveComparison,
     box,
-    chosen,
+    chosen_adaptive,
     pilot_label,
     placement,
     start,
     warped,
 )
+from steinis_lib.companion.tuning import chosen
 
 
 def steinis_panels(p: AdaptiveComparison, chunk: Chunk, family: str) -> xr.Dataset:
-    """Compute the density of one run of SteinIS on a grid, at each of its checkpoints."""
-    setting = chosen(chunk.pilots[pilot_label(family)], candidates(family))
+    """Compute the density of one run of SteinIS on a grid, at some of its checkpoints."""
+    setting, stages = chosen(chunk.pilots[pilot_label(family)]), p.panel_stages
     _, maps = follow(
-        warped(p, MAIN), start(), setting, p.leaders[0], 10, p.checkpoints, chunk.generator()
-    )
-    return _panels(
-        p, p.checkpoints, lambda x: [density(start(), maps, stage, x) for stage in p.checkpoints]
-    )
+        warped(p, MAIN), start(), setting, p.leaders[0], 10, p.checkpoints, chunk.generator(),
+        method=family,
+    )  # fmt: skip
+    return _panels(p, stages, lambda x: [density(start(), maps, stage, x) for stage in stages])
 
 
 def adaptive_panels(p: AdaptiveComparison, chunk: Chunk) -> xr.Dataset:
@@ -41,7 +39,7 @@ def adaptive_panels(p: AdaptiveComparison, chunk: Chunk) -> xr.Dataset:
     scale = p.component_scales[-1]
     _, averages = adapt(
         warped(p, MAIN), placement(p, MAIN, scale, 0),
-        chosen(chunk.pilots[pilot_label("adaptive", scale)], ADAPTIVE), p.adaptive_samples,
+        chosen_adaptive(chunk.pilots[pilot_label("adaptive", scale)]), p.adaptive_samples,
         p.adaptive_checkpoints, around(*box(p, MAIN), scale), chunk.generator(),
     )  # fmt: skip
     return _panels(p, p.adaptive_checkpoints, lambda x: [q.log_prob(x) for q in averages])

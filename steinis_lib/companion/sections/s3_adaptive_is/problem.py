@@ -1,17 +1,17 @@
-"""The problem of section 5.2: parameters, warped targets, labels, and how pilots choose."""
+"""The problem of section 5.2: parameters, warped targets, labels, and what pilots chose."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from functools import cache
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 import xarray as xr
 from pydantic import AfterValidator, Field, model_validator
 from torch import Tensor
 
+from steinis_lib.baselines.adaptive_is import Objective, Update
+from steinis_lib.companion.methods import FAMILIES, Axis
 from steinis_lib.companion.parameters import Parameters, Rising
 from steinis_lib.companion.problems.warped import WarpedMixture
 from steinis_lib.companion.runner.experiment import stream
@@ -23,22 +23,35 @@ from steinis_lib.companion.sections.s3_adaptive_is.methods import (
     place,
     population,
 )
+from steinis_lib.companion.sections.s3_adaptive_is.mixture_weights import ExactObjective
+from steinis_lib.companion.tuning import best as best_trial
+from steinis_lib.companion.tuning import trials_of
 from steinis_lib.targets.base import Gaussian, Proposal
 from steinis_lib.targets.mixtures import FullCovarianceMixture, GaussianMixture
 
 NAME = "adaptive-comparison"
 MAIN = "main"
-FAMILIES = ("steinis", "steinis-wide")
-REFINED = ("poor", "good")
-ADAPTIVE = tuple(
-    AdaptiveSetting(objective, update, rate)
-    for objective in ("variance", "cross-entropy")
-    for update in ("mirror", "projected")
-    for rate in ((0.03, 0.1, 0.3) if update == "mirror" else (3e-4, 1e-3, 3e-3))
+ELSEWHERE = ("steinis", "steinis-wide")
+"""The families of SteinIS that are run on the easy and the hard target."""
+REFINED = {
+    "poor": FAMILIES,
+    "fair": ("steinis-wide",),
+    "close": ("steinis-wide",),
+    "good": ("steinis-wide",),
+}
+"""The mixtures that SteinIS refines (see `fitted`), and its families there."""
+KINDS: tuple[tuple[Objective, Update], ...] = (
+    ("variance", "mirror"),
+    ("variance", "projected"),
+    ("cross-entropy", "mirror"),
+    ("cross-entropy", "projected"),
 )
-"""The twelve candidates of adaptive IS, as many as each family of SteinIS has in section 2."""
-
-C = TypeVar("C")
+"""The kinds of adaptive IS. They share its candidates; a search over the rate is made for each."""
+RATES = {
+    "mirror": Axis("alpha", (0.01, 0.0316228, 0.1, 0.316228), 10**0.5),
+    "projected": Axis("alpha", (3.16228e-4, 1e-3, 3.16228e-3, 0.01), 10**0.5),
+}
+"""The rate of adaptive IS is searched along these."""
 
 
 def _rises_from_zero(values: tuple[int, ...]) -> tuple[int, ...]:
@@ -57,6 +70,7 @@ class AdaptiveComparison(Parameters):
 
     QUICK: ClassVar[dict[str, Any]] = {
         "n_repeats": 4,
+        "n_runs": 3,
         "leaders": (30, 60),
         "checkpoints": (0, 5, 10, 20, 50, 80),
         "n_followers": 100,
@@ -64,17 +78,22 @@ class AdaptiveComparison(Parameters):
         "component_scales": (0.5, 1.0),
         "n_components": 50,
         "adaptive_checkpoints": (0, 50, 300),
+        "optimum_scales": (0.5, 1.0),
         "n_placements": 2,
         "pmc_components": (5, 10, 20),
         "pmc_samples": 500,
         "pmc_checkpoints": (1, 5, 15),
         "refine_checkpoints": (0, 10, 40),
+        "n_candidates": 16,
         "tuning_repeats": 2,
         "kde_samples": (200, 1000),
+        "kde_runs": 2,
+        "kde_followers": 200,
         "panel_points": 40,
     }
 
-    n_repeats: int = Field(20, ge=2, description="independent runs of each method")
+    n_repeats: int = Field(20, ge=2, description="runs of adaptive IS, M-PMC and refinement")
+    n_runs: int = Field(10, ge=2, description="runs of each family of SteinIS from q0")
     weights: tuple[Positive, Positive, Positive] = Field(
         (0.35, 0.3, 0.35), description="of the three components that are warped"
     )
@@ -100,13 +119,16 @@ class AdaptiveComparison(Parameters):
     n_exact: int = Field(200, ge=10, description="exact draws of p for KL(p‖q)")
     n_components: int = Field(200, ge=2, description="fixed components of adaptive IS")
     component_scales: Annotated[tuple[Positive, ...], Rising] = Field(
-        (0.3, 0.6, 1.0), min_length=1, description="their σ; the last is refined as poor"
+        (0.3, 0.6, 1.0), min_length=1, description="their σ; the last is refined as poor and fair"
     )
     adaptive_checkpoints: Checkpoints = Field(
         (0, 100, 1000, 10_000), min_length=2, description="iterations of adaptive IS, from 0"
     )
     adaptive_samples: int = Field(10, ge=1, description="draws in each iteration of adaptive IS")
-    n_placements: int = Field(5, ge=2, description="placements of components, for the optimum")
+    optimum_scales: Annotated[tuple[Positive, ...], Rising] = Field(
+        (0.2, 0.3, 0.6, 1.0, 1.5), min_length=1, description="σ whose best mixtures are computed"
+    )
+    n_placements: int = Field(10, ge=2, description="placements of components, for the optimum")
     pmc_components: Counts = Field(
         (5, 10, 20, 50, 100, 200), min_length=1, description="components of M-PMC"
     )
@@ -118,13 +140,16 @@ class AdaptiveComparison(Parameters):
         (0, 5, 10, 20, 50, 100, 200, 500), min_length=2,
         description="transitions of SteinIS from a fitted mixture, from 0",
     )  # fmt: skip
-    tuning_repeats: int = Field(3, ge=2, description="pilot runs for each of the 12 candidates")
+    n_candidates: int = Field(24, ge=16, description="settings tried for each tuned method")
+    tuning_repeats: int = Field(3, ge=2, description="pilot runs of each candidate")
     kde_samples: Annotated[tuple[Annotated[int, Field(ge=10)], ...], Rising] = Field(
         (1000, 5000, 20_000), min_length=1, description="exact draws of p given to the KDE"
     )
     kde_factors: Annotated[tuple[Positive, ...], Rising] = Field(
         (0.25, 0.5, 1.0, 2.0), min_length=1, description="multiples of Scott's bandwidth"
     )
+    kde_runs: int = Field(5, ge=2, description="runs of each family whose followers the KDE gets")
+    kde_followers: int = Field(2000, ge=10, description="|B| of these, with the last |A|")
     panel_points: int = Field(64, ge=10, description="points along each side of a contour plot")
 
     @model_validator(mode="after")
@@ -133,17 +158,17 @@ class AdaptiveComparison(Parameters):
             raise ValueError("a1, a3: must not be 0, or T has no inverse")
         if abs(sum(self.weights) - 1) > 1e-6:
             raise ValueError(f"weights: must sum to 1, got {self.weights}")
+        if not {*self.component_scales} <= {*self.optimum_scales}:
+            raise ValueError(
+                f"optimum_scales: must have all component_scales, {self.component_scales}, "
+                f"got {self.optimum_scales}"
+            )
         return self
 
     @property
     def targets(self) -> dict[str, float]:
-        """Name → a2 of each target. Tuning and most sizes are for the first one only."""
+        """Name → a2 of each target. Most methods and sizes are for the first one only."""
         return {MAIN: self.a2, "easy": self.a2_easy, "hard": self.a2_hard}
-
-    @property
-    def usual_scale(self) -> float:
-        """The σ for targets that have only one: the second of `component_scales`, or the first."""
-        return self.component_scales[:2][-1]
 
     @property
     def usual_components(self) -> int:
@@ -154,9 +179,12 @@ class AdaptiveComparison(Parameters):
         """Return the numbers of leaders that are tried on a target."""
         return self.leaders if target == MAIN else self.leaders[:1]
 
-    def scales_on(self, target: str) -> tuple[float, ...]:
-        """Return the σ of components that are tried on a target."""
-        return self.component_scales if target == MAIN else (self.usual_scale,)
+    @property
+    def panel_stages(self) -> tuple[int, ...]:
+        """The checkpoints of SteinIS that are nearest to the paper's panels."""
+        wanted = (0, 50, 200, self.checkpoints[-1])
+        found = {min(self.checkpoints, key=lambda c: abs(c - w)) for w in wanted}
+        return tuple(sorted(found))
 
     def components_on(self, target: str) -> tuple[int, ...]:
         """Return the numbers of M-PMC's components that are tried on a target."""
@@ -170,42 +198,31 @@ def label(target: str, kind: str, size: float | None = None) -> str:
     return f"{target}-{kind}-{size}" if isinstance(size, int) else f"{target}-{kind}-{size:g}"
 
 
-def pilot_label(kind: str, scale: float | None = None) -> str:
+def families_on(target: str) -> tuple[str, ...]:
+    """Return the families of SteinIS that are run on a target."""
+    return FAMILIES if target == MAIN else ELSEWHERE
+
+
+def pilot_label(kind: str, scale: float | None = None, target: str = MAIN) -> str:
     """Return the label of a cell of pilots, such as "main-pilot-adaptive-0.3"."""
-    return label(MAIN, f"pilot-{kind}", scale)
+    return label(target, f"pilot-{kind}", scale)
 
 
-def chosen(record: xr.Dataset, candidates: Sequence[C]) -> C:
-    """Return the candidate with the smallest mean KL at the end of its pilots."""
-    return candidates[best_candidate(record)]
+def refinement(which: str, family: str) -> str:
+    """Return the kind of a refinement, for labels: "refine-poor-steinis-wide"."""
+    return f"refine-{which}-{family}"
 
 
-def best_candidate(record: xr.Dataset) -> int:
-    """Return the index of the candidate that `chosen` takes.
-
-    Raises
-    ------
-    ValueError
-        If all candidates are out.
-    """
-    last = pilot_kl(record)[:, -1]
-    if bool((last == math.inf).all()):
-        raise ValueError("no candidate came through its pilots: try smaller steps")
-    return int(last.argmin())
+def best_kind(record: xr.Dataset) -> int:
+    """Return the index in `KINDS` of the kind of adaptive IS whose best candidate did best."""
+    return int(record.score.max("candidate").values.argmax())
 
 
-def pilot_kl(record: xr.Dataset) -> Tensor:
-    """Return the mean KL(q‖p) of each candidate's pilots, ``(12, checkpoints)``; inf if it is out.
-
-    Pilots with folds do not count, because their densities are not valid. If most pilots of a
-    candidate have folds, it is out.
-    """
-    kl = torch.from_numpy(record.kl.values).unflatten(0, (12, -1))
-    folded = torch.from_numpy(record.folds.values).unflatten(0, (12, -1)) > 0
-    out = folded.double().mean(-1) > 0.5
-    valid = torch.where(folded.unsqueeze(-1), torch.zeros_like(kl), kl).sum(1)
-    mean = valid / (~folded).sum(-1, keepdim=True).clamp(min=1)
-    return torch.where(out.unsqueeze(-1), torch.full_like(mean, math.inf), mean)
+def chosen_adaptive(record: xr.Dataset) -> AdaptiveSetting:
+    """Return the candidate of adaptive IS with the smallest mean KL at the end of its pilots."""
+    kind = best_kind(record)
+    rate = best_trial(trials_of(record.isel(trial=[kind]))).candidate.alpha
+    return AdaptiveSetting(*KINDS[kind], rate)
 
 
 def warped(p: AdaptiveComparison, name: str) -> WarpedMixture:
@@ -244,16 +261,25 @@ def together(mixtures: list[FullCovarianceMixture]) -> FullCovarianceMixture:
 
 @cache
 def fitted(p: AdaptiveComparison, which: str) -> Proposal:
-    """Return a fitted mixture to be refined: the optimum of adaptive IS ("poor"), or M-PMC's."""
+    """Return a fitted mixture to be refined.
+
+    Parameters
+    ----------
+    which
+        "poor": the mixture of fixed components with the least variance, at the last of
+        `component_scales`; "fair": that with the smallest KL(q‖p) there; "close": that with the
+        smallest KL(q‖p) at the first of them; "good": the mixture that M-PMC fits.
+    """
     target = warped(p, MAIN)
     if which == "good":
         generator = stream(p.seed, NAME, "good", 0)
         return population(
             target, p.usual_components, p.pmc_samples, p.pmc_checkpoints, generator
         )[1]  # fmt: skip
-    scale = p.component_scales[-1]
+    scale = p.component_scales[0 if which == "close" else -1]
+    objective: ExactObjective = "variance" if which == "poor" else "reverse-kl"
     plane = around(*box(p, MAIN), scale)
-    return best(target, placement(p, MAIN, scale, 0), plane, "variance")[0]
+    return best(target, placement(p, MAIN, scale, 0), plane, objective)[0]
 
 
 def start() -> Gaussian:

@@ -10,7 +10,8 @@ SECTION = Section(
     experiments=(EXPERIMENT,),
     statistics={
         "rbm-steinis-hais": statistics.steinis_to_hais,
-        "rbm-ais-slower": statistics.ais_to_slower,
-        "rbm-hais-ais": statistics.ais_to_hais,
+        "rbm-across-d": statistics.steinis_to_hais_across_d,
+        "rbm-ais-steinis": statistics.ais_to_steinis,
+        "rbm-ais-hais": statistics.ais_to_hais,
     },
 )

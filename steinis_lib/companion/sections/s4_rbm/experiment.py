@@ -1,9 +1,14 @@
 """Log Z of Gauss-Bernoulli RBMs (section 5.3, Figure 5).
 
-Three conditions: "standard", a model redrawn in each trial and q_0 = N(0, I); "matched", the same
-models and q_0 = N(E_p x, Cov_p x), whose moments a user could know from a short pilot; "fixed", one
-model for all trials and q_0 = N(0, I). The first is run at every dimension, the other two at the
-largest. One run of SteinIS gives all numbers of transitions. Annealing needs a run for each.
+Five conditions. In "standard" a model is redrawn in each trial and q_0 = N(0, I). Three have the
+same models and another q_0: "matched" N(E_p x, Cov_p x), whose moments a user could know from a
+short pilot; "wide" N(0, 4 I); "bias" N(b, I) with the model's own b. In "fixed" one model serves
+for all trials, and q_0 = N(0, I). The first is run at every dimension, the others at the largest,
+"wide" and "bias" with few methods. One run of SteinIS gives all numbers of transitions. Annealing
+needs a run for each.
+
+Methods are tuned at each d of `dims`, for each q_0. At the d of `dims_between`, which fill up the
+curves, they take the settings of the nearest d that was tuned, the larger one of two.
 """
 
 from __future__ import annotations
@@ -19,13 +24,14 @@ from pydantic import Field
 from torch import Tensor
 
 from steinis_lib.companion.methods import (
+    FAMILIES,
     METHODS,
     TUNED,
     Reading,
     Sampler,
     Setting,
     along_transitions,
-    annealing_candidates,
+    axes_of,
     build_sampler,
     build_steinis,
     readings,
@@ -42,11 +48,17 @@ from steinis_lib.steinis import SteinISInfo, SteinISState
 from steinis_lib.targets.base import Gaussian
 
 NAME = "rbm"
-CONDITIONS = ("standard", "matched", "fixed")
+CONDITIONS = ("standard", "matched", "fixed", "wide", "bias")
+MAIN = ("is", "steinis", "steinis-wide", "hais-1l", "ais")
+"""The methods that have all trials in condition "standard"."""
+OTHER_STARTS = ("is", "steinis-wide", "hais-1l", "ais")
+"""The methods of conditions "wide" and "bias"."""
+BETWEEN = (*FAMILIES, "hais-1l", "hais-1l-partial", "ais", "ais-unadjusted")
+"""The methods at the d of `dims_between`."""
 DETERMINANTS = "determinants"
 """The label of the cell that compares determinants."""
 DETERMINANT: Determinant = "first-order"
-"""Of all runs of SteinIS. Exact determinants cost more than ten times as much at d = 100."""
+"""Of all runs of SteinIS. Exact determinants take about eight times as long at d = 100."""
 CHECK_MULTIPLIER = 20.0
 """Factor on the bandwidth where determinants are compared. Wide kernels have the largest ∇φ."""
 
@@ -56,24 +68,35 @@ class RBMPartition(Parameters):
 
     QUICK: ClassVar[dict[str, Any]] = {
         "n_trials": 6,
+        "n_trials_extra": 4,
         "n_trials_other": 4,
-        "n_trials_long": 4,
+        "n_trials_starts": 3,
+        "n_trials_between": 3,
+        "n_trials_long": 3,
         "trials_per_chunk": 6,
         "dims": (5, 10, 20),
+        "dims_between": (15,),
         "n_leaders": 50,
         "n_followers": 50,
         "transitions": (10, 30, 60),
+        "n_candidates": 12,
         "tuning_repeats": 2,
         "determinant_transitions": 10,
         "determinant_trials": 2,
     }
 
     n_trials: int = Field(100, ge=2, description="condition standard; the paper has 500")
-    n_trials_other: int = Field(50, ge=2, description="conditions matched and fixed")
-    n_trials_long: int = Field(40, ge=2, description="at most so many of HAIS-10L, any condition")
+    n_trials_extra: int = Field(40, ge=2, description="the same, of variants that few claims need")
+    n_trials_other: int = Field(30, ge=2, description="conditions matched and fixed")
+    n_trials_starts: int = Field(20, ge=2, description="conditions wide and bias")
+    n_trials_between: int = Field(15, ge=2, description="at dims_between")
+    n_trials_long: int = Field(20, ge=2, description="at most so many of HAIS-10L, any condition")
     trials_per_chunk: int = Field(5, ge=1, description="trials computed and stored together")
     dims: Annotated[tuple[Annotated[int, Field(ge=2)], ...], Rising] = Field(
-        (10, 20, 50, 100), min_length=1, description="d, rising"
+        (10, 20, 50, 100), min_length=1, description="d at which methods are tuned, rising"
+    )
+    dims_between: Annotated[tuple[Annotated[int, Field(ge=2)], ...], Rising] = Field(
+        (30, 40, 60, 70, 80, 90), description="more d, with the settings of the nearest tuned one"
     )
     n_hidden: int = Field(10, ge=1, le=15, description="d', hidden units")
     n_leaders: int = Field(100, ge=2, description="|A| of SteinIS")
@@ -81,22 +104,13 @@ class RBMPartition(Parameters):
     transitions: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Rising] = Field(
         (50, 100, 200, 500, 1000, 1500), min_length=1, description="at the largest d, rising"
     )
-    tuning_repeats: int = Field(3, ge=2, description="pilot models for each of the 12 candidates")
+    n_candidates: int = Field(24, ge=9, description="settings tried for each tuned method")
+    tuning_repeats: int = Field(3, ge=2, description="pilot models for each candidate")
     determinant_steps: tuple[Annotated[float, Field(gt=0)], ...] = Field(
         (0.03, 0.1, 0.3, 1.0), min_length=1, description="ε at which determinants are compared"
     )
     determinant_transitions: int = Field(100, ge=1, description="the same: transitions")
     determinant_trials: int = Field(8, ge=2, description="the same: trials")
-
-
-def candidates(method: str) -> list[Setting]:
-    """Return twelve candidates for every tuned method, so that all have the same budget."""
-    if method == "steinis":  # the paper's own family: α and β, its bandwidth rule
-        return [Setting(a, b, 1.0) for a in (0.1, 1.0, 10.0, 100.0) for b in (0.0, 0.3, 0.6)]
-    if method == "steinis-wide":  # and a multiplier of the bandwidth
-        schedules = ((0.1, 0.0), (0.3, 0.6), (1.0, 0.6))
-        return [Setting(a, b, m) for a, b in schedules for m in (5.0, 10.0, 20.0, 40.0)]
-    return annealing_candidates(method)
 
 
 def label(condition: str, method: str, dim: int) -> str:
@@ -112,10 +126,8 @@ def tuning_label(condition: str, method: str, dim: int) -> str:
 def cells(p: RBMPartition) -> list[Cell]:
     """Return the comparison of determinants, and tuning and trials of all methods."""
     found = [Cell(DETERMINANTS, p.determinant_trials, compare_determinants)]
-    for condition, dim in [("standard", d) for d in p.dims] + [
-        (condition, p.dims[-1]) for condition in CONDITIONS[1:]
-    ]:
-        if condition != "fixed":
+    for condition, dim in places(p):
+        if condition != "fixed" and dim in p.dims:
             found += [
                 Cell(
                     tuning_label(condition, method, dim),
@@ -123,14 +135,15 @@ def cells(p: RBMPartition) -> list[Cell]:
                     partial(tune_method, condition=condition, method=method, dim=dim),
                     method=f"{condition}-tuning-{method}",
                 )
-                for method in TUNED
+                for method in methods(p, condition, dim)
+                if method in TUNED
             ]
-        for method in METHODS:
-            tuning = _tuning_of(condition, method, dim)
+        for method in methods(p, condition, dim):
+            tuning = tuning_of(p, condition, method, dim)
             found.append(
                 Cell(
                     label(condition, method, dim),
-                    trials(p, condition, method),
+                    trials(p, condition, method, dim),
                     partial(estimate, condition=condition, method=method, dim=dim),
                     p.trials_per_chunk,
                     pilots=() if tuning is None else (tuning,),
@@ -140,23 +153,53 @@ def cells(p: RBMPartition) -> list[Cell]:
     return found
 
 
-def _tuning_of(condition: str, method: str, dim: int) -> str | None:
-    """The cell that chose a method's setting. A fixed model takes the settings of redrawn ones."""
+def all_dims(p: RBMPartition) -> list[int]:
+    """Return every d of condition "standard", tuned or not, rising."""
+    between = [d for d in p.dims_between if p.dims[0] < d < p.dims[-1]]
+    return sorted({*p.dims, *between})
+
+
+def places(p: RBMPartition) -> list[tuple[str, int]]:
+    """Return each condition with each d at which it is run."""
+    standard = [("standard", dim) for dim in all_dims(p)]
+    return standard + [(condition, p.dims[-1]) for condition in CONDITIONS[1:]]
+
+
+def methods(p: RBMPartition, condition: str, dim: int) -> tuple[str, ...]:
+    """Return the methods that are run under a condition at one d."""
+    if condition in ("wide", "bias"):
+        return OTHER_STARTS
+    return METHODS if dim in p.dims else BETWEEN
+
+
+def tuning_of(p: RBMPartition, condition: str, method: str, dim: int) -> str | None:
+    """Return the label of the cell that chose a method's setting; plain IS has none.
+
+    A fixed model takes the settings of redrawn ones.
+    """
     if method == "is":
         return None
-    return tuning_label("standard" if condition == "fixed" else condition, tuned_as(method), dim)
+    tuned_at = min(p.dims, key=lambda d: (abs(d - dim), -d))
+    return tuning_label(
+        "standard" if condition == "fixed" else condition, tuned_as(method), tuned_at
+    )
 
 
-def trials(p: RBMPartition, condition: str, method: str) -> int:
+def trials(p: RBMPartition, condition: str, method: str, dim: int) -> int:
     """Return how many trials a method gets."""
-    n = p.n_trials if condition == "standard" else p.n_trials_other
+    if dim not in p.dims:
+        n = p.n_trials_between
+    elif condition == "standard":
+        n = p.n_trials if method in MAIN else min(p.n_trials, p.n_trials_extra)
+    else:
+        n = p.n_trials_starts if condition in ("wide", "bias") else p.n_trials_other
     return min(n, p.n_trials_long) if method == "hais-10l" else n
 
 
 def estimate(p: RBMPartition, chunk: Chunk, *, condition: str, method: str, dim: int) -> xr.Dataset:
     """Run one chunk of a method on the models of that chunk."""
     target = models(p, condition, dim, chunk.n_trials, chunk.number)
-    tuning = _tuning_of(condition, method, dim)
+    tuning = tuning_of(p, condition, method, dim)
     setting = None if tuning is None else chosen(chunk.pilots[tuning])
     every = method.startswith("steinis") or (condition == "standard" and dim == p.dims[-1])
     found = readings(
@@ -176,10 +219,13 @@ def estimate(p: RBMPartition, chunk: Chunk, *, condition: str, method: str, dim:
 
 
 def initial(condition: str, target: GaussBernoulliRBM) -> Gaussian:
-    """Return q_0: N(0, I), or N(E_p x, Cov_p x) in condition "matched"."""
-    if condition != "matched":
-        return Gaussian.isotropic(torch.zeros(target.dim, dtype=target.coupling.dtype))
-    return Gaussian(target.mean, torch.linalg.cholesky(target.covariance))
+    """Return q_0 of a condition; "standard" and "fixed" have N(0, I)."""
+    if condition == "matched":
+        return Gaussian(target.mean, torch.linalg.cholesky(target.covariance))
+    if condition == "bias":
+        return Gaussian.isotropic(target.bias_x)
+    origin = torch.zeros(target.dim, dtype=target.coupling.dtype)
+    return Gaussian.isotropic(origin, 2.0 if condition == "wide" else 1.0)
 
 
 def _measured(target: GaussBernoulliRBM, reading: Reading) -> dict[str, Tensor]:
@@ -198,7 +244,9 @@ def _measured(target: GaussBernoulliRBM, reading: Reading) -> dict[str, Tensor]:
         "variance": _variance(sample.particles),
         "in_likeliest": there.to(phi).mean(-1),
     }
-    return found if reading.steinis is None else found | _measured_maps(*reading.steinis)
+    if reading.steinis is not None:
+        found |= _measured_maps(*reading.steinis)
+    return reading.or_nothing(found)
 
 
 def _measured_maps(
@@ -264,10 +312,16 @@ def compare_determinants(p: RBMPartition, chunk: Chunk) -> xr.Dataset:
 def tune_method(
     p: RBMPartition, chunk: Chunk, *, condition: str, method: str, dim: int
 ) -> xr.Dataset:
-    """Try all candidates of a method on the same pilot models, which no trial uses."""
+    """Search for a method's setting on pilot models, which no trial uses.
+
+    HAIS-10L takes a tenth of the transitions, so that its pilots cost what those of others do. For
+    "steinis-leaders", whose mean log-weight is no bound, the error of log Ẑ decides.
+    """
     pilot_models = chunk.stream(f"pilot-models-{dim}", 0)
     target = random_rbm(dim, p.n_hidden, pilot_models, batch_shape=(p.tuning_repeats,))
     q0, k = initial(condition, target), p.transitions[-1]
+    if method == "hais-10l":
+        k = max(1, k // 10)
 
     def build(setting: Setting) -> Sampler:
         return build_sampler(
@@ -275,19 +329,24 @@ def tune_method(
             determinant=DETERMINANT,
         )  # fmt: skip
 
-    generator = chunk.stream(f"{label(condition, method, dim)}-pilots", 0)
-    return tuning_record(
-        tune_sampler(candidates(method), build, k, generator, repeats=p.tuning_repeats)
-    )
+    tried = tune_sampler(
+        axes_of(method), build, k, chunk.stream(f"{label(condition, method, dim)}-pilots", 0),
+        n_candidates=p.n_candidates, repeats=p.tuning_repeats, reference=target.log_z,
+        merit="error" if method == "steinis-leaders" else "mean-log-w",
+    )  # fmt: skip
+    return tuning_record(tried)
 
 
 def models(p: RBMPartition, condition: str, dim: int, count: int, chunk: int) -> GaussBernoulliRBM:
-    """Return the models of a chunk: the same for all methods, and for "standard" and "matched".
+    """Return the models of a chunk: the same for all methods, and in all conditions but "fixed".
+
+    A whole chunk is drawn, and its first `count` models are taken, so that methods with fewer
+    trials meet the same ones.
 
     Parameters
     ----------
     count
-        Models in the chunk.
+        Models to return.
     chunk
         The chunk's number.
     """
@@ -299,7 +358,9 @@ def models(p: RBMPartition, condition: str, dim: int, count: int, chunk: int) ->
             one.bias_h.repeat(count, 1),
         )
     generator = stream(p.seed, NAME, f"models-{dim}", chunk)
-    return random_rbm(dim, p.n_hidden, generator, batch_shape=(count,))
+    size = max(count, p.trials_per_chunk)
+    drawn = random_rbm(dim, p.n_hidden, generator, batch_shape=(size,))
+    return GaussBernoulliRBM(drawn.coupling[:count], drawn.bias_x[:count], drawn.bias_h[:count])
 
 
 EXPERIMENT = Experiment(NAME, RBMPartition, cells)

@@ -2,11 +2,11 @@
 
 Each image x is a problem of its own: Z = p(x), with p̄(z) = p(x, z) over the decoder's latent z.
 There are three conditions at each latent dimension. "prior": test images of MNIST, and
-q_0 = N(0, I). "encoder": the same images, and q_0 is the encoder's q(z | x). "simulated": images
-drawn from the decoder, and the encoder's q_0.
+q_0 = N(0, I). "encoder": the first of the same images, and q_0 is the encoder's q(z | x).
+"simulated": images drawn from the decoder, and the encoder's q_0. All methods are run from the
+prior; those that the other conditions need are `FROM_ENCODER`.
 
-A posterior sample is known for simulated images, so bidirectional Monte Carlo bounds their log p(x)
-on both sides. The same long runs, upwards only, are the truth for the test images.
+What log p(x) is comes from runs of another kind; see `truth`.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ import torch
 import xarray as xr
 from torch import Tensor
 
-from steinis_lib.baselines.geometric_path import linear_schedule
-from steinis_lib.baselines.hais import HAIS
 from steinis_lib.companion.methods import (
+    FAMILIES,
     METHODS,
     TUNED,
     Reading,
     Sampler,
     Setting,
     along_transitions,
-    annealing_candidates,
+    axes_of,
     build_sampler,
     readings,
     tuned_as,
 )
 from steinis_lib.companion.problems.decoder import DecoderPosterior
 from steinis_lib.companion.runner.experiment import Cell, Chunk, Experiment
-from steinis_lib.companion.sections.s5_likelihood.bidirectional import bidirectional
 from steinis_lib.companion.sections.s5_likelihood.problem import (
+    AT_HAND,
     CONDITIONS,
     EXACT_UP_TO,
     NAME,
     VAELikelihood,
     bounds_label,
+    bridge_label,
     initial,
     label,
     model_of,
@@ -47,35 +47,42 @@ from steinis_lib.companion.sections.s5_likelihood.problem import (
     truth_label,
     tuning_label,
 )
+from steinis_lib.companion.sections.s5_likelihood.truth import (
+    bound,
+    by_bridge,
+    by_hais,
+    rough_log_z,
+)
 from steinis_lib.companion.tuning import chosen, tune_sampler, tuning_record
 from steinis_lib.stein.maps import Determinant
 
+EXTRA = ("steinis-leaders", "hais-1l-partial", "ais-unadjusted")
+"""The methods that have `n_images_extra` images from the prior."""
+FROM_ENCODER = ("is", *FAMILIES, "hais-1l", "hais-10l", "ais")
+"""The methods of conditions "encoder" and "simulated"."""
+LONG_PER_CHUNK = 2
+"""Images of HAIS-10L that are computed and stored together: each takes ten times as long."""
+SMALLEST_STEP = 0.0125
+"""Of a leapfrog, in the first grid of the tuning: posteriors are narrow."""
 
-def candidates(method: str) -> list[Setting]:
-    """Return twelve candidates for every tuned method, so that all have the same budget."""
-    if method == "steinis":  # the paper's own family: α and β, its bandwidth rule
-        return [Setting(a, b, 1.0) for a in (0.01, 0.1, 1.0, 10.0) for b in (0.0, 0.3, 0.6)]
-    if method == "steinis-wide":  # and a multiplier of the bandwidth
-        schedules = ((0.01, 0.0), (0.05, 0.3), (0.15, 0.3), (0.5, 0.6))
-        return [Setting(a, b, m) for a, b in schedules for m in (8.0, 24.0, 60.0)]
-    return annealing_candidates(method, smallest=0.0125)
+
+def methods(condition: str) -> tuple[str, ...]:
+    """Return the methods that are run under a condition."""
+    return METHODS if condition == "prior" else FROM_ENCODER
 
 
 def cells(p: VAELikelihood) -> list[Cell]:
-    """Return the long runs, and tuning and estimates of all methods, at each latent dimension."""
+    """Return truths and bounds, and tuning and estimates of all methods, at each dimension."""
     found = []
     for dim in p.latent_dims:
-        step = tuning_label("encoder", "hais-10l", dim)  # whose step the long runs take
         found += [
-            Cell(
-                truth_label(dim), p.n_images, partial(long_runs, dim=dim), p.images_per_chunk,
-                pilots=(step,), method="truth",
-            ),
-            Cell(
-                bounds_label(dim), p.n_simulated, partial(bound, dim=dim), p.images_per_chunk,
-                pilots=(step,), method="bounds",
-            ),
-        ]  # fmt: skip
+            Cell(name, n, partial(compute, dim=dim), p.images_per_chunk, method=name.split("-")[0])
+            for name, n, compute in (
+                (truth_label(dim), p.n_images, by_hais),
+                (bridge_label(dim), p.n_images, by_bridge),
+                (bounds_label(dim), p.n_simulated, bound),
+            )
+        ]
         for condition in CONDITIONS:
             if condition != "simulated":
                 found += [
@@ -86,15 +93,16 @@ def cells(p: VAELikelihood) -> list[Cell]:
                         method=f"{condition}-tuning-{method}",
                     )
                     for method in TUNED
+                    if method in methods(condition)
                 ]
-            for method in METHODS:
-                tuning = _tuning_of(condition, method, dim)
+            for method in methods(condition):
+                tuning = tuning_of(condition, method, dim)
                 found.append(
                     Cell(
                         label(condition, method, dim),
-                        _n_images(p, condition, method),
+                        images_of(p, condition, method),
                         partial(estimate, condition=condition, method=method, dim=dim),
-                        p.images_per_chunk,
+                        LONG_PER_CHUNK if method == "hais-10l" else p.images_per_chunk,
                         pilots=() if tuning is None else (tuning,),
                         method=f"{condition}-{method}",
                     )
@@ -102,16 +110,35 @@ def cells(p: VAELikelihood) -> list[Cell]:
     return found
 
 
-def _tuning_of(condition: str, method: str, dim: int) -> str | None:
-    """The cell that chose a method's setting. Simulated images take the settings of "encoder"."""
+def tuning_of(condition: str, method: str, dim: int) -> str | None:
+    """Return the label of the cell that chose a method's setting; plain IS has none.
+
+    Simulated images take the settings of "encoder".
+    """
     if method == "is":
         return None
     return tuning_label("encoder" if condition == "simulated" else condition, tuned_as(method), dim)
 
 
-def _n_images(p: VAELikelihood, condition: str, method: str) -> int:
-    n = p.n_simulated if condition == "simulated" else p.n_images
-    return min(n, p.n_images_long) if method == "hais-10l" else n
+def images_of(p: VAELikelihood, condition: str, method: str) -> int:
+    """Return how many images a method gets under a condition."""
+    if condition != "prior":
+        return p.n_images_encoder if condition == "encoder" else p.n_simulated
+    if method == "hais-10l":
+        return p.n_images_long
+    return p.n_images_extra if method in EXTRA else p.n_images
+
+
+def transitions_of(p: VAELikelihood, condition: str, method: str) -> tuple[int, ...]:
+    """Return after how many transitions estimates are kept, rising.
+
+    HAIS-10L leaves out the most where it does not start from the prior, as it costs most. Simulated
+    images have one number.
+    """
+    points = p.transitions
+    if method == "hais-10l" and condition != "prior":
+        points = points[:-1] or points
+    return points[-1:] if condition == "simulated" else points
 
 
 def estimate(
@@ -120,12 +147,11 @@ def estimate(
     """Run one chunk of images with one method."""
     model = model_of(dim)
     images, _ = problem(p, model, condition, chunk.trials)
-    tuning = _tuning_of(condition, method, dim)
+    tuning = tuning_of(condition, method, dim)
     setting = None if tuning is None else chosen(chunk.pilots[tuning])
-    points = p.transitions_long if method == "hais-10l" else p.transitions
     found = readings(
         method, DecoderPosterior(model.decoder, images), initial(model, condition, images), setting,
-        points[-1:] if condition == "simulated" else points, chunk.generator(),
+        transitions_of(p, condition, method), chunk.generator(),
         batch_shape=(chunk.n_trials,), n_leaders=p.n_leaders, n_followers=p.n_followers,
         determinant=_determinant(dim),
     )  # fmt: skip
@@ -140,61 +166,24 @@ def _measured(reading: Reading) -> dict[str, Tensor]:
         "mean_log_w": sample.log_w.mean(-1),
         "ess": sample.ess / sample.n,
         "pareto_k": sample.pareto_k,
-        "evaluations": torch.full_like(sample.ess, reading.n_evaluations),
     }
     if reading.steinis is not None:
         _, after, _ = reading.steinis
         found["n_folds"] = after.n_folds
-    return found
-
-
-def long_runs(p: VAELikelihood, chunk: Chunk, *, dim: int) -> xr.Dataset:
-    """Estimate log p(x) of test images by long runs of many chains, from the encoder's Gaussian."""
-    model = model_of(dim)
-    images, _ = problem(p, model, "encoder", chunk.trials)
-    sampler = HAIS(
-        DecoderPosterior(model.decoder, images), initial(model, "encoder", images),
-        n_particles=p.truth_chains, schedule=linear_schedule(p.truth_transitions),
-        step_size=_long_step(chunk, dim), n_leapfrog=p.truth_leapfrogs,
-    )  # fmt: skip
-    end = sampler.run(sampler.init(chunk.generator(), batch_shape=(chunk.n_trials,)))
-    sample = sampler.importance_sample(end)
-    return _per_image({
-        "log_z": sample.log_z,
-        "standard_error": sample.log_z_se,
-        "ess": sample.ess / sample.n,
-        "pareto_k": sample.pareto_k,
-    })  # fmt: skip
-
-
-def bound(p: VAELikelihood, chunk: Chunk, *, dim: int) -> xr.Dataset:
-    """Bound log p(x) of simulated images on both sides, from the encoder's Gaussian."""
-    model = model_of(dim)
-    images, latents = problem(p, model, "simulated", chunk.trials)
-    assert latents is not None
-    bounds = bidirectional(
-        DecoderPosterior(model.decoder, images), initial(model, "encoder", images), latents,
-        chunk.generator(), n_chains=p.truth_chains, schedule=linear_schedule(p.truth_transitions),
-        step_size=_long_step(chunk, dim), n_leapfrog=p.truth_leapfrogs,
-    )  # fmt: skip
-    return _per_image({"lower": bounds.lower, "upper": bounds.upper})
-
-
-def _long_step(chunk: Chunk, dim: int) -> float:
-    """The leapfrog step of long runs: that chosen for HAIS-10L from the encoder's Gaussian."""
-    return chosen(chunk.pilots[tuning_label("encoder", "hais-10l", dim)]).alpha
-
-
-def _per_image(values: dict[str, Tensor]) -> xr.Dataset:
-    return xr.Dataset({name: ("trial", v.numpy()) for name, v in values.items()})
+    evaluations = torch.full_like(sample.ess, reading.n_evaluations)
+    return reading.or_nothing(found) | {"evaluations": evaluations}
 
 
 def tune_method(
     p: VAELikelihood, chunk: Chunk, *, condition: str, method: str, dim: int
 ) -> xr.Dataset:
-    """Try all candidates of a method on the same pilot images, the last of the random order."""
+    """Search for a method's setting on pilot images, the last of the random order.
+
+    HAIS-10L takes a tenth of the transitions, so that its pilots cost what those of others do. For
+    "steinis-leaders", whose mean log-weight is no bound, the error of log Ẑ decides.
+    """
     model = model_of(dim)
-    images, _ = problem(p, model, condition, range(1000 - p.tuning_images, 1000))
+    images, _ = problem(p, model, condition, range(AT_HAND - p.tuning_images, AT_HAND))
     target, q0 = DecoderPosterior(model.decoder, images), initial(model, condition, images)
     k = p.tuning_transitions // 10 if method == "hais-10l" else p.tuning_transitions
 
@@ -204,10 +193,14 @@ def tune_method(
             determinant=_determinant(dim),
         )  # fmt: skip
 
-    generator = chunk.stream(f"{label(condition, method, dim)}-pilots", 0)
-    return tuning_record(
-        tune_sampler(candidates(method), build, k, generator, repeats=p.tuning_images)
-    )
+    tried = tune_sampler(
+        axes_of(method, SMALLEST_STEP), build, k,
+        chunk.stream(f"{label(condition, method, dim)}-pilots", 0),
+        n_candidates=p.n_candidates, repeats=p.tuning_images,
+        reference=rough_log_z(target, chunk.stream(f"rough-{dim}", 0)),
+        merit="error" if method == "steinis-leaders" else "mean-log-w",
+    )  # fmt: skip
+    return tuning_record(tried)
 
 
 def _determinant(dim: int) -> Determinant:

@@ -20,6 +20,8 @@ NAME = "vae"
 CONDITIONS = ("prior", "encoder", "simulated")
 EXACT_UP_TO = 20
 """Latent dimensions up to here have exact determinants, larger ones first-order ones."""
+AT_HAND = 1000
+"""Test images that ship with the companion; pilots take the last ones of a random order."""
 
 
 class VAELikelihood(Parameters):
@@ -28,45 +30,61 @@ class VAELikelihood(Parameters):
     QUICK: ClassVar[dict[str, Any]] = {
         "latent_dims": (10,),
         "n_images": 4,
+        "n_images_extra": 3,
         "n_images_long": 2,
+        "n_images_encoder": 2,
         "n_simulated": 2,
         "images_per_chunk": 4,
         "n_leaders": 30,
         "n_followers": 30,
         "transitions": (10, 30),
-        "transitions_long": (10,),
+        "n_candidates": 12,
         "tuning_transitions": 20,
         "tuning_images": 2,
         "truth_chains": 30,
-        "truth_transitions": 60,
+        "truth_transitions": 10,
+        "bridge_draws": 500,
+        "bridge_chains": 30,
+        "bridge_transitions": 10,
+        "bound_chains": 30,
+        "bound_transitions": 20,
     }
 
     latent_dims: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Rising] = Field(
         (10, 20, 50), min_length=1, description="d of z; there is a trained model for 10, 20, 50"
     )
-    n_images: int = Field(9, ge=2, le=500, description="test images; the paper has 1000")
-    n_images_long: int = Field(6, ge=2, description="of these, for HAIS-10L")
-    n_simulated: int = Field(6, ge=2, description="images drawn from each decoder")
-    images_per_chunk: int = Field(3, ge=2, description="images computed and stored together")
+    n_images: int = Field(100, ge=2, description="test images, from the prior; the paper has 1000")
+    n_images_extra: int = Field(50, ge=2, description="of these, for variants that few claims need")
+    n_images_long: int = Field(20, ge=2, description="of these, for HAIS-10L")
+    n_images_encoder: int = Field(9, ge=2, description="of these, from the encoder's Gaussian")
+    n_simulated: int = Field(12, ge=2, description="images drawn from each decoder")
+    images_per_chunk: int = Field(4, ge=2, description="computed and stored together; HAIS-10L: 2")
     n_leaders: int = Field(60, ge=2, description="|A| of SteinIS")
     n_followers: int = Field(60, ge=5, description="importance samples of each method")
     transitions: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Rising] = Field(
         (50, 100, 300, 1000), min_length=1, description="rising"
     )
-    transitions_long: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Rising] = Field(
-        (50, 100, 300), min_length=1, description="of HAIS-10L, rising"
-    )
+    n_candidates: int = Field(24, ge=9, description="settings tried for each tuned method")
     tuning_transitions: int = Field(300, ge=10, description="of pilot runs; of HAIS-10L a tenth")
-    tuning_images: int = Field(2, ge=2, description="pilot images for each of the 12 candidates")
-    truth_chains: int = Field(100, ge=10, description="chains of the long runs")
-    truth_transitions: int = Field(300, ge=1, description="transitions of the long runs")
-    truth_leapfrogs: int = Field(10, ge=1, description="leapfrog steps in each of them")
+    tuning_images: int = Field(3, ge=2, description="pilot images for each candidate")
+    truth_chains: int = Field(400, ge=10, description="the truth by HAIS: chains")
+    truth_transitions: int = Field(100, ge=1, description="the same: their transitions")
+    bridge_draws: int = Field(20000, ge=10, description="the truth by a bridge: draws")
+    bridge_chains: int = Field(200, ge=2, description="the same: chains")
+    bridge_transitions: int = Field(66, ge=1, description="the same: their transitions")
+    bound_chains: int = Field(100, ge=2, description="the bounds: chains each way")
+    bound_transitions: int = Field(200, ge=1, description="the same: their transitions")
 
     @model_validator(mode="after")
     def _sizes(self) -> VAELikelihood:
         vae.check_bundled(self.latent_dims)
-        if self.n_images_long > self.n_images:
-            raise ValueError(f"n_images_long: at most n_images = {self.n_images}")
+        for name in ("n_images_extra", "n_images_long", "n_images_encoder"):
+            if getattr(self, name) > self.n_images:
+                raise ValueError(f"{name}: at most n_images = {self.n_images}")
+        if self.n_images + self.tuning_images > AT_HAND:
+            raise ValueError(
+                f"n_images and tuning_images: {AT_HAND} images are at hand for both together"
+            )
         return self
 
 
@@ -81,8 +99,13 @@ def tuning_label(condition: str, method: str, dim: int) -> str:
 
 
 def truth_label(dim: int) -> str:
-    """Return the label of the long runs on test images."""
+    """Return the label of the truth of test images by HAIS."""
     return f"truth-{dim}"
+
+
+def bridge_label(dim: int) -> str:
+    """Return the label of the truth of test images by a bridge."""
+    return f"bridge-{dim}"
 
 
 def bounds_label(dim: int) -> str:
@@ -108,7 +131,7 @@ def problem(
     simulated ones are numbered in the order that they are drawn.
     """
     if condition != "simulated":
-        order = torch.randperm(1000, generator=stream(p.seed, NAME, "images", 0))
+        order = torch.randperm(AT_HAND, generator=stream(p.seed, NAME, "images", 0))
         images = mnist.binarise(mnist.bundled()[order[list(numbers)]])
         return images.to(model.decoder.output_bias.dtype), None
     generator = stream(p.seed, NAME, f"simulated-{model.latent_dim}", 0)

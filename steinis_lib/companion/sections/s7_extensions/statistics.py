@@ -88,14 +88,15 @@ def square_errors(
 ) -> Array:
     """Return the square errors of a panel of section 2 at |B| = `MIXTURE_SIZE`, ``(trials,)``.
 
-    `method` is a variant, or a method of that section, which is read off at our trials.
+    `method` is a variant, or a method of that section, which is read off at those of our trials
+    that it has, the first ones.
     """
     if method in ON_MIXTURES:
         found = tree[mixture_label(mixture, method)].to_dataset()
     else:
         trials = tree[mixture_label(mixture, MIXTURES)].to_dataset().trial.values
         theirs = section[gmm_estimation.label(mixture, method)].to_dataset()
-        found = theirs.sel(size=MIXTURE_SIZE, trial=trials)
+        found = theirs.sel(size=MIXTURE_SIZE, trial=np.intersect1d(trials, theirs.trial))
     if task == "Z":
         return np.asarray((np.exp(found.log_z.values) - 1) ** 2)
     error = found.error.sel(quantity=EXPECTATIONS[task]).transpose("trial", "quantity").values
@@ -111,9 +112,8 @@ def mse_ratio(
     task: str,
 ) -> Estimate:
     """Return MSE(method) over the smallest MSE among `others`, on the same mixtures, paired."""
-    errors = np.stack(
-        [square_errors(tree, section, mixture, m, task) for m in (method, *others)], -1
-    )
+    parts = [square_errors(tree, section, mixture, m, task) for m in (method, *others)]
+    errors = np.stack([part[: min(map(len, parts))] for part in parts], -1)
     return estimate(errors, lambda x: x[:, 0].mean() / x[:, 1:].mean(0).min())
 
 

@@ -8,9 +8,12 @@ import pytest
 import torch
 import xarray as xr
 
+from steinis_lib import GaussianMixture
+from steinis_lib.baselines import HAIS, linear_schedule
 from steinis_lib.companion.parameters import Parameters
 from steinis_lib.companion.runner.experiment import Cell, Chunk, compute_chunk
 from steinis_lib.companion.runner.first_states import (
+    DECISIONS,
     DIMENSIONS,
     N_STATES,
     NAME,
@@ -206,3 +209,21 @@ def chunk_of(compute):
 def test_a_variable_may_have_the_name_of_a_dimension_of_the_summary(name):
     dataset = chunk_of(lambda p, chunk: computing(("walk", 9))().rename(x=name))
     assert set(dataset.data_vars) == {name, NAME}
+
+
+@pytest.mark.parametrize("dtype, decided", [(torch.float32, True), (torch.float64, False)])
+def test_a_summary_says_that_moves_are_accepted_or_rejected_in_32_bits(dtype, decided):
+    means = torch.tensor([[0.0, 1.0]], dtype=dtype)
+    mixture = GaussianMixture(torch.zeros(1, dtype=dtype), means, torch.ones_like(means))
+    hais = HAIS(mixture, mixture, n_particles=5, schedule=linear_schedule(4), step_size=0.3)
+
+    def compute():
+        end = hais.run(hais.init(torch.Generator().manual_seed(1)), 4)
+        return xr.Dataset({"x": ("trial", np.full(N_TRIALS, float(end.log_w.sum())))})
+
+    summary = with_first_states(compute, N_TRIALS)[NAME]
+    assert summary.attrs == ({DECISIONS: "float32"} if decided else {})
+
+
+def test_a_map_makes_no_decisions():
+    assert with_first_states(computing(("walk", 9)), N_TRIALS)[NAME].attrs == {}

@@ -79,7 +79,7 @@ def test_coverage_counts_trials_within_two_of_their_own_errors():
     log_z = np.array([0.19, -0.19, 0.21, -0.21, 0.19, -0.021])
     errors = np.array([0.1, 0.1, 0.1, 0.1, 0.01, 0.01])
     stopping = {"ess": np.full(6, 0.9), "log_z": log_z, "log_z_se": errors}
-    assert checks.stopping_coverage(tree(stopping=stopping)).value == pytest.approx(2 / 6)
+    assert checks.stopping(tree(stopping=stopping)).value == pytest.approx(2 / 6)
 
 
 def test_only_trials_that_reached_the_threshold_count():
@@ -88,12 +88,48 @@ def test_only_trials_that_reached_the_threshold_count():
         "log_z": np.array([0.0, 1.0, 0.0, 0.0]),
         "log_z_se": np.full(4, 0.1),
     }
-    assert checks.stopping_coverage(tree(stopping=stopping)).value == 0.5
-    assert checks.stopping_coverage(tree(0.1, stopping=stopping)).value == 0.75
+    assert checks.stopping(tree(stopping=stopping)).value == 0.5
+    assert checks.stopping(tree(0.1, stopping=stopping)).value == 0.75
     assert checks.threshold(tree(0.1, stopping=stopping)) == 0.1
 
 
 def test_if_no_trial_reached_the_threshold_the_error_says_so():
     stopping = {"ess": np.full(3, 0.1), "log_z": np.zeros(3), "log_z_se": np.ones(3)}
     with pytest.raises(ValueError, match="ESS"):
-        checks.stopping_coverage(tree(stopping=stopping))
+        checks.stopping(tree(stopping=stopping))
+
+
+def test_readings_of_stopping():
+    stopping = {
+        "ess": np.array([0.9, 0.9, 0.1]),
+        "log_z": np.array([0.15, -0.25, 0.9]),
+        "log_z_se": np.full(3, 0.1),
+    }
+    data = tree(stopping=stopping)
+    for errors, expected in ((1, 0), (2, 0.5), (3, 1)):
+        assert checks.stopping(data, errors=errors).value == expected
+    assert checks.stopping(data, trials="all").value == pytest.approx(1 / 3)
+    by_hand = np.sqrt((0.15**2 + 0.25**2) / 2) / 0.1
+    assert checks.stopping(data, measure="ratio").value == pytest.approx(by_hand)
+
+
+def test_readings_of_the_bias_of_z():
+    data = tree(
+        unbiased_exact={"log_z": np.log([1.0, 1.02])},
+        unbiased_first_order={"log_z": np.log([1.1, 1.3])},
+        stopping={"log_z": np.log([0.9, 0.8])},
+    )
+    assert checks.z_unbiased(data).value == pytest.approx(1)
+    assert checks.z_unbiased(data, determinant="first-order").value == pytest.approx(20)
+    assert checks.z_unbiased(data, transitions="by ESS").value == pytest.approx(-15)
+
+
+def test_the_order_at_small_and_at_large_steps():
+    """An error of order one at small steps and of order three at large ones."""
+    error = np.where(EPSILON < 0.015, EPSILON, EPSILON**3)
+    data = xr.Dataset(
+        {"error": (("trial", "epsilon"), np.stack([error] * 3))}, coords={"epsilon": EPSILON}
+    )
+    whole = xr.DataTree.from_dict({"determinant": data})
+    assert checks.determinant_order(whole, steps="smallest").value == pytest.approx(1)
+    assert checks.determinant_order(whole, steps="largest").value == pytest.approx(3)

@@ -4,33 +4,41 @@ import torch
 from cells import Cells
 
 from steinis_lib import GaussianMixture
+from steinis_lib.companion.methods import FAMILIES, axes_of
 from steinis_lib.companion.parameters import ParameterError
 from steinis_lib.companion.runner.experiment import stream
 from steinis_lib.companion.sections.s2_mixtures.experiment import (
     EXPERIMENT,
+    EXTRA,
+    METHODS,
+    MIXTURES,
     NAME,
+    ON_EXTRA,
     TUNED,
     GMMEstimation,
-    candidates,
     exact_values,
     functions_of,
     interacting_trials,
     label,
     mixtures,
     problems,
+    svgd_sizes,
+    trials,
     tuning_label,
 )
-from steinis_lib.companion.tuning import chosen
+from steinis_lib.companion.tuning import chosen, ends, trials_of
 
 TINY = {
     "n_trials": 6,
     "n_trials_is": 8,
+    "n_trials_extra": 5,
     "trials_per_chunk": 4,
     "n_leaders": 15,
     "n_transitions": 15,
     "sizes": (10, 40),
     "interacting_sizes": (10, 20),
     "interacting_work": 10,
+    "n_candidates": 10,
     "tuning_repeats": 2,
     "tuning_particles": 10,
 }
@@ -57,19 +65,16 @@ def test_exact_expectations_against_quadrature():
 
 @pytest.mark.slow
 def test_every_tuned_method_has_the_same_budget(tiny):
-    assert {len(candidates(method)) for method in TUNED} == {12}
-    assert len({c for method in TUNED for c in candidates(method)}) >= 59
     spent = {}
     for method in TUNED:
         record = tiny.all_pilots()[tuning_label("easy", method)]
-        tried, best = record.isel(trial=0), chosen(record)
-        index = candidates(method).index(best)
-        assert tried.score.values[index] == tried.score.values.max()
-        assert tried.alpha.values[index] == best.alpha
-        spent[method] = set(tried.gradients.values.tolist())
+        tried = trials_of(record)
+        assert len({trial.candidate for trial in tried}) == len(tried) == 10
+        assert max(tried, key=lambda trial: trial.score).candidate == chosen(record)
+        assert ends(record, axes_of(method))  # the axes are those that the search was given
+        spent[method] = {trial.gradients for trial in tried}
     # 15 leaders and 10 particles: a run of SteinIS costs 15 × 15, of the others 16 × 10 scores.
-    assert spent["hais-full"] == spent["hais-partial"] == spent["ais"] == {2 * 2 * 160}
-    assert spent["steinis"] == spent["steinis-wide"] == {2 * 2 * 225}
+    assert spent == {m: {2 * 2 * (225 if m in FAMILIES else 160)} for m in TUNED}
     default = GMMEstimation.of_profile("paper")
     leaders = default.n_transitions * default.n_leaders
     particles = (default.n_transitions + 1) * default.tuning_particles
@@ -78,22 +83,50 @@ def test_every_tuned_method_has_the_same_budget(tiny):
 
 def test_cells_have_their_trials(tiny):
     counts = {cell.label: cell.n_trials for cell in tiny.cells.values()}
-    methods = ("direct", *TUNED, "ais-unadjusted")
-    for mixture in ("easy", "hard"):
-        assert {counts[label(mixture, method)] for method in methods} == {6}
-        assert counts[label(mixture, "is")] == 8
-        assert {counts[tuning_label(mixture, method)] for method in TUNED} == {1}
-        assert [counts[label(mixture, "svgd", n)] for n in (10, 20)] == [6, 2]
-    assert len(counts) == 2 * (len(methods) + 1 + len(TUNED) + 2)
-    assert interacting_trials(GMMEstimation(), 200) == 125  # a quarter of 500
+    few_on_hard = {*FAMILIES, "ais", "ais-unadjusted"} - {"steinis-wide"}
+    full = {"direct", *TUNED, "ais-unadjusted"}
+    expected = {label("easy", m): 5 if m == "steinis-double" else 6 for m in full}
+    expected |= {label("hard", m): 5 if m in few_on_hard else 6 for m in full}
+    expected |= {"easy-is": 8, "hard-is": 8}
+    expected |= {label(mixture, m): 5 for mixture in EXTRA for m in ON_EXTRA}
+    expected |= {tuning_label(mixture, m): 1 for mixture in MIXTURES for m in TUNED}
+    tuned_on_extra = (*FAMILIES, "hais-full")
+    expected |= {tuning_label(mixture, m): 1 for mixture in EXTRA for m in tuned_on_extra}
+    expected |= {"easy-svgd-10": 6, "hard-svgd-10": 5}
+    expected |= {label(mixture, "svgd", 20): 2 for mixture in MIXTURES}
+    expected |= {label(mixture, "svgd", 10): 5 for mixture in EXTRA} | {"easy-svgd-rule-10": 5}
+    assert counts == expected
     assert tiny.run("easy-direct", 1).trial.values.tolist() == [4, 5]
 
 
+def test_trials_at_the_published_sizes():
+    p = GMMEstimation()
+    assert {trials(p, "easy", m) for m in METHODS if m not in ("is", "steinis-double")} == {500}
+    needed_by_section_7 = ("direct", "steinis-wide", "hais-full", "hais-partial")
+    assert {trials(p, "hard", m) for m in needed_by_section_7} == {500}
+    assert {trials(p, "fixed", m) for m in ON_EXTRA} == {100}
+    assert interacting_trials(p, 200) == 125  # a quarter of 500
+    assert interacting_trials(p, 50, "easy", "svgd-rule") == 100
+    assert interacting_trials(p, 200, "hard") == 25
+    assert svgd_sizes(p, "hard", "svgd") == (10, 20, 50, 100, 200)
+    assert svgd_sizes(p, "mild", "svgd") == svgd_sizes(p, "easy", "svgd-rule") == (10, 20, 50, 100)
+    assert svgd_sizes(p, "hard", "svgd-rule") == ()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["is", *TUNED, "ais-unadjusted", "svgd-20"])
 def test_errors_are_finite_and_the_mixtures_differ(tiny, method):
-    easy, hard = (tiny.run(f"{mixture}-{method}") for mixture in ("easy", "hard"))
+    easy, hard = (tiny.run(f"{mixture}-{method}") for mixture in MIXTURES)
     assert np.isfinite(easy.error.values).all()
     assert not np.allclose(easy.error.values, hard.error.values)
+
+
+@pytest.mark.slow
+def test_svgd_takes_the_setting_of_its_variant(tiny):
+    wide, rule = tiny.run("easy-svgd-10"), tiny.run("easy-svgd-rule-10")
+    settings = [chosen(tiny.pilots[f"easy-tuning-{m}"]) for m in ("steinis-wide", "steinis")]
+    assert settings[0] != settings[1]
+    assert not np.allclose(wide.error.values, rule.error.values)
 
 
 def test_problems_are_those_of_their_streams(tiny):
@@ -111,6 +144,25 @@ def test_problems_are_those_of_their_streams(tiny):
     assert torch.equal(functions(x), functions_of(w, b)(x))
 
 
+def test_the_fixed_mixture_is_one_easy_mixture_in_all_trials(tiny):
+    p = tiny.parameters
+    first, later = (problems(p, "fixed", 3, number)[0] for number in (0, 5))
+    assert torch.equal(first.means, later.means)
+    assert (first.means == first.means[0]).all()
+    pilots = mixtures(p, "fixed", 2, torch.Generator())
+    assert torch.equal(pilots.means, first.means[:2])
+    assert first.means.abs().max() <= p.easy_spread
+    assert len(first.means[0].unique(dim=0)) == p.n_components
+    assert first.sample((3, 10), torch.Generator().manual_seed(0)).shape == (3, 10, 2)
+
+
+def test_mild_mixtures_are_narrower_than_easy_ones(tiny):
+    easy, mild = (problems(tiny.parameters, kind, 50, 0)[0] for kind in ("easy", "mild"))
+    assert mild.means.abs().max() <= 1 < easy.means.abs().max()
+    assert not torch.equal(mild.means[0], mild.means[1])
+
+
+@pytest.mark.slow
 def test_weights_are_used(tiny):
     """Weights matter for draws from q0, and not at all for exact draws."""
     weighted = tiny.run("easy-steinis")

@@ -6,18 +6,16 @@ import torch
 from cells import Cells
 
 from steinis_lib import ImportanceSample
-from steinis_lib.companion.methods import Reading, Setting, build_steinis
+from steinis_lib.companion.methods import FAMILIES, Reading, Setting, build_steinis
 from steinis_lib.companion.parameters import ParameterError
 from steinis_lib.companion.problems.rbm import random_rbm
 from steinis_lib.companion.runner.experiment import stream
 from steinis_lib.companion.sections.s4_rbm import experiment as rbm
 from steinis_lib.companion.sections.s4_rbm.experiment import (
-    CONDITIONS,
     EXPERIMENT,
     METHODS,
     TUNED,
     RBMPartition,
-    candidates,
     initial,
     label,
     trials,
@@ -25,14 +23,19 @@ from steinis_lib.companion.sections.s4_rbm.experiment import (
 
 TINY = {
     "n_trials": 5,
+    "n_trials_extra": 4,
     "n_trials_other": 3,
-    "n_trials_long": 4,
+    "n_trials_starts": 2,
+    "n_trials_between": 2,
+    "n_trials_long": 3,
     "trials_per_chunk": 3,
-    "dims": (2, 3),
+    "dims": (2, 4),
+    "dims_between": (3,),
     "n_hidden": 3,
     "n_leaders": 15,
     "n_followers": 10,
-    "transitions": (3, 8),
+    "transitions": (3, 10),
+    "n_candidates": 12,
     "tuning_repeats": 2,
     "determinant_steps": (0.02, 0.2),
     "determinant_transitions": 4,
@@ -48,53 +51,98 @@ def tiny():
 @pytest.mark.slow
 def test_every_tuned_method_has_the_same_budget(tiny):
     records = tiny.all_pilots()
-    assert {len(set(candidates(method))) for method in TUNED} == {12}
-    assert {name.split("-tuning-")[0] for name in records} == {"standard", "matched"}
+    assert {name.split("-tuning-")[0] for name in records} == {
+        "standard", "matched", "wide", "bias",
+    }  # fmt: skip
     for name, record in records.items():
-        # Two models for each candidate: 8 transitions with 15 leaders' scores, or one score (ten
-        # for HAIS-10L) of each of 10 particles a transition and one more at the start.
-        cost = 8 * 15 if "steinis" in name else (80 + 1) * 10 if "10l" in name else 9 * 10
-        assert set(record.gradients.values.ravel()) == {2 * cost}, name
+        # Two models for each candidate: 10 transitions with 15 leaders' scores, or one score of
+        # each of 10 particles a transition and one more at the start. HAIS-10L has a single
+        # transition, with ten scores of each particle.
+        cost = 10 * 15 if "steinis" in name else (10 + 1) * 10
+        assert record.gradients.values.tolist() == [[2 * cost] * 12], name
     default = RBMPartition.of_profile("paper")
     leaders = default.transitions[-1] * default.n_leaders
     particles = (default.transitions[-1] + 1) * default.n_followers
     assert abs(leaders / particles - 1) < 0.01  # equal at the sizes that are published
+    assert default.transitions[-1] % 10 == 0  # and HAIS-10L spends no less
+
+
+def test_pilots_are_measured_against_the_exact_log_z(tiny):
+    """At q0 with the target's own moments a mean log-weight is near log Z, which varies by nats."""
+    record = tiny.whole(rbm.tuning_label("matched", "hais-1l", 4))
+    assert -1.5 < float(record.score.max()) < 0.5
+    assert abs(random_log_z(4)) > 5
+
+
+def random_log_z(dim):
+    pilots = stream(1, rbm.NAME, f"pilot-models-{dim}", 0)
+    return float(random_rbm(dim, 3, pilots, batch_shape=(2,)).log_z.mean())
+
+
+def test_leaders_are_tuned_by_the_error(tiny):
+    record = tiny.whole(rbm.tuning_label("standard", "steinis-leaders", 2))
+    assert (record.score.values <= 0).all()  # -|log Ẑ - log Z|
 
 
 def test_cells_cover_all_trials_once(tiny):
-    first, rest = EXPERIMENT.stages(tiny.parameters)
-    n = len(tiny.parameters.dims)
-    assert len(first) == len(TUNED) * (n + 1)
-    assert len(rest) == 1 + len(METHODS) * (n + len(CONDITIONS) - 1)
-    for method in METHODS:
-        numbers = tiny.trials(label("standard", method, 2))
-        assert numbers == list(range(4 if method == "hais-10l" else 5))
-    assert trials(tiny.parameters, "fixed", "hais-10l") == 3
+    p = tiny.parameters
+    first, rest = EXPERIMENT.stages(p)
+    assert len(first) == len(TUNED) * 3 + 3 * 2
+    assert len(rest) == 1 + len(METHODS) * 4 + len(rbm.BETWEEN) + len(rbm.OTHER_STARTS) * 2
+    for method in ("is", "steinis-adagrad", "hais-10l"):
+        n = {"is": 5, "steinis-adagrad": 4, "hais-10l": 3}[method]
+        assert tiny.trials(label("standard", method, 2)) == list(range(n))
+    assert trials(p, "fixed", "hais-10l", 4) == 3
+    assert trials(p, "bias", "ais", 4) == 2
+    assert trials(p, "standard", "steinis", 3) == 2
+    few = RBMPartition.of_profile("paper", {"n_trials": 10})
+    assert trials(few, "standard", "steinis-double", 10) == 10  # no more than the main methods
+
+
+def test_a_dimension_between_takes_the_settings_of_the_nearest_tuned_one(tiny):
+    p = RBMPartition.of_profile("paper")
+    assert rbm.all_dims(p) == list(range(10, 101, 10))
+    tuned_at = {
+        d: int(rbm.tuning_of(p, "standard", "ais-unadjusted", d).rsplit("-", 1)[1])
+        for d in rbm.all_dims(p)
+    }
+    assert tuned_at == {
+        10: 10, 20: 20, 30: 20, 40: 50, 50: 50, 60: 50, 70: 50, 80: 100, 90: 100, 100: 100,
+    }  # fmt: skip
+    assert rbm.tuning_of(p, "fixed", "ais", 100) == rbm.tuning_label("standard", "ais", 100)
+    assert tiny.run(label("standard", "steinis-double", 3)).transitions.values.tolist() == [3, 10]
+
+
+def test_dimensions_between_stay_between():
+    p = RBMPartition.of_profile("paper", {"dims": (5, 20), "dims_between": (2, 5, 10, 30)})
+    assert rbm.all_dims(p) == [5, 10, 20]
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_transitions_are_all_at_the_largest_dimension_and_else_the_last(tiny, method):
-    largest = tiny.run(label("standard", method, 3))
+    largest = tiny.run(label("standard", method, 4))
     assert np.isfinite(largest.error.values).all()
-    expected = [0] if method == "is" else [3, 8]
+    expected = [0] if method == "is" else [3, 10]
     assert largest.transitions.values.tolist() == expected
     small = tiny.run(label("standard", method, 2))
-    assert small.transitions.values.tolist() == ([3, 8] if "steinis" in method else expected[-1:])
+    assert small.transitions.values.tolist() == ([3, 10] if "steinis" in method else expected[-1:])
 
 
 def test_all_methods_meet_the_same_models(tiny):
     def log_z(condition, method):
-        return tiny.run(label(condition, method, 3)).log_z.values
+        return tiny.run(label(condition, method, 4)).log_z.values
 
     redrawn = log_z("standard", "is")
     assert len(set(redrawn)) == 3
     for condition, method in (("standard", "steinis"), ("standard", "ais"), ("matched", "is")):
         np.testing.assert_array_equal(log_z(condition, method), redrawn)
-    fixed = tiny.run(label("fixed", "is", 3))
+    for condition in ("wide", "bias"):  # two trials, where the others have three in a chunk
+        np.testing.assert_array_equal(log_z(condition, "ais"), redrawn[:2])
+    fixed = tiny.run(label("fixed", "is", 4))
     assert len(set(fixed.log_z.values)) == 1
     assert fixed.model.values.tolist() == [0, 0, 0]
     assert len(set(fixed.error.values.ravel())) == 3  # other particles in each trial
-    second = tiny.run(label("standard", "is", 3), 1)
+    second = tiny.run(label("standard", "is", 4), 1)
     assert second.model.values.tolist() == [3, 4]
     assert not set(second.log_z.values) & set(redrawn)
 
@@ -107,7 +155,19 @@ def test_matched_q0_has_the_models_moments():
     assert ((x.mean(-2) - q0.mean) / error).abs().max() < 4
     by_hand = (x.mT @ x) / 200_000 - x.mean(-2).unsqueeze(-1) * x.mean(-2).unsqueeze(-2)
     torch.testing.assert_close(q0.scale_tril @ q0.scale_tril.mT, by_hand, rtol=0.05, atol=0.05)
-    assert torch.equal(initial("fixed", target).scale_tril, torch.eye(3).double())
+
+
+def test_other_initial_distributions():
+    target = random_rbm(3, 4, torch.Generator().manual_seed(2), batch_shape=(2,))
+    for condition, mean, scale in (
+        ("standard", torch.zeros(3), 1.0),
+        ("fixed", torch.zeros(3), 1.0),
+        ("wide", torch.zeros(3), 2.0),
+        ("bias", target.bias_x, 1.0),
+    ):
+        q0 = initial(condition, target)
+        assert torch.equal(q0.mean, mean.double())
+        assert torch.equal(q0.scale_tril, scale * torch.eye(3).double())
 
 
 def test_what_is_measured_of_exact_draws():
@@ -129,14 +189,14 @@ def test_what_is_measured_of_exact_draws():
         assert float(found["in_likeliest"][i]) == float((phi * h > 0).all(-1).double().mean())
 
 
-def test_steinis_reads_the_curve_off_one_run(tiny):
-    name = label("standard", "steinis-wide", 3)
+@pytest.mark.parametrize("method", [*FAMILIES, "steinis-leaders"])
+def test_steinis_reads_the_curve_off_one_run(tiny, method):
+    name = label("standard", method, 4)
     long = tiny.run(name)
     short = RBMPartition.of_profile("paper", TINY | {"transitions": (3,)})
     alone = Cells(EXPERIMENT, short, tiny.pilots).run(name)
     for name in ("error", "ess", "variance", "leader_variance", "kernel_value"):
         np.testing.assert_array_equal(long[name].sel(transitions=3), alone[name].sel(transitions=3))
-    assert (long.n_folds.values == 0).all()
     assert ((long.kernel_value > 0) & (long.kernel_value < 1)).all()
 
 
@@ -151,7 +211,7 @@ def test_first_order_determinants_are_off_by_the_square_of_the_step(tiny):
 
 def test_the_determinants_bias_is_of_the_sign_it_says(tiny):
     """Track the same run twice, apart, and compare log Ẑ."""
-    target = rbm.models(tiny.parameters, "standard", 3, 1, 0)
+    target = rbm.models(tiny.parameters, "standard", 4, 1, 0)
     first_order = build_steinis(
         target, initial("standard", target), Setting(0.2, 0.0, rbm.CHECK_MULTIPLIER),
         n_leaders=15, n_followers=10, determinant="first-order",
