@@ -1,7 +1,7 @@
 """Write the first cell of every notebook: it installs what is missing where there is no checkout.
 
-``make notebooks`` runs this, so that the cells
-have the repository's address; where none is set, the cell says what to do instead.
+``make notebooks`` runs this, so that the cells have the repository's address; where none is set,
+the cell says what to do instead.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _set_up(repository={repository}):
     from pathlib import Path
 
     found = importlib.util.find_spec("steinis_lib")
-    if found and Path(found.origin).parents[1].joinpath("data", "claims.yaml").exists():
+    if found and Path(found.origin).parents[1].joinpath("data", "claims").is_dir():
         return
     repository = os.environ.get("STEINIS_REPOSITORY", repository)
     if not repository:
@@ -40,7 +40,7 @@ def _set_up(repository={repository}):
     folder = Path("steinis-companion").resolve()
     if not folder.exists():
         subprocess.run(["git", "clone", "--quiet", "--depth", "1", repository, folder], check=True)
-    package = os.environ.get("STEINIS_PACKAGE", f"{{folder}}[companion]")
+    package = f"{{folder}}[companion]"
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", package], check=True)
     sys.path.insert(0, str(folder))  # the folder has the stored results as well
     importlib.invalidate_caches()
