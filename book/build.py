@@ -13,9 +13,9 @@ import sys
 from pathlib import Path
 
 import yaml
-from bookparts import api, citing, costs
+from bookparts import api, fragments
 from bookparts.address import read_address
-from examples import draw
+from examples import demo_still, draw
 
 from steinis_lib.companion import claims, claims_page, fairness_page, stability
 from steinis_lib.companion.notebooks import run_notebook
@@ -27,8 +27,8 @@ EXECUTED = BOOK / "sections"
 GENERATED = BOOK / "_generated"
 BEFORE = ("foundations", "method", "demo")
 AFTER = (
-    "claims", "readings", "fairness", "verification", "choices", "reproduce", "clusters", "benchmarks",
-    "errata", "api", "cite", "glossary", "references",
+    "claims", "readings", "fairness", "verification", "choices", "reproduce", "clusters",
+    "benchmarks", "errata", "api", "cite", "glossary", "references",
 )  # fmt: skip
 """The pages before and after the sections."""
 
@@ -89,23 +89,24 @@ def run_notebooks(profile: str) -> None:
 
 
 def write_fragments() -> None:
-    """Write the tables that pages include: of claims, error rates, tuning, and benchmarks."""
+    """Write the tables and figures that pages include."""
     GENERATED.mkdir(exist_ok=True)
-    for program in (ROOT / "benchmarks" / "tables.py", BOOK / "demo" / "still.py"):
-        subprocess.run([sys.executable, program, "--folder", GENERATED], check=True)
+    tables = ROOT / "benchmarks" / "tables.py"
+    subprocess.run([sys.executable, tables, "--folder", GENERATED], check=True)
     ledger = claims.ledger()
     findings = claims.evaluate(ledger)
-    fragments = {
+    texts = {
         "claims_table.md": claims_page.claims_table(findings),
         "claims_brief.md": claims_page.brief_table(findings),
         "readings.md": claims_page.readings_blocks(findings),
         "error_rates.md": fairness_page.error_rates_table(ledger),
         "tuning_table.md": fairness_page.tuning_tables(),
         "stability_table.md": stability.markdown_table(),
-        "costs.md": costs.table(),
-        "cite.md": citing.fragment(citing.read_citation(), read_address()),
+        "costs.md": fragments.costs(),
+        "cite.md": fragments.citations(fragments.read_citation(), read_address()),
+        "demo_still.md": demo_still.fragment(),
     }
-    for file_name, text in fragments.items():
+    for file_name, text in texts.items():
         (GENERATED / file_name).write_text(text, encoding="utf-8")
     api.write_pages(BOOK, GENERATED)
     draw.draw_if_needed(GENERATED)
@@ -140,10 +141,7 @@ def build_html() -> int:
     command = [program, "build", str(BOOK), "--toc", str(contents), *options]
     found = os.pathsep.join(filter(None, (str(BOOK), os.environ.get("PYTHONPATH"))))
     environment = os.environ | {"PYTHONPATH": found}  # for the extension `bookparts.site`
-    status = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
-    python = shutil.ignore_patterns("*.py", "__pycache__")
-    shutil.copytree(BOOK / "demo", BOOK / "_build" / "html" / "demo", ignore=python)
-    return status
+    return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
 
 
 def main() -> int:

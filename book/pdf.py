@@ -22,6 +22,8 @@ from typing import Any
 from urllib.parse import urldefrag, urlsplit
 
 import yaml
+from bookparts.address import read_address
+from playwright.sync_api import sync_playwright
 from pypdf import PdfReader
 
 from steinis_lib.core.files import replacing
@@ -86,7 +88,7 @@ def merged(html: str, page: str, pages: list[str], site: str = "") -> str:
 def contents(articles: dict[str, str], numbers: dict[str, int]) -> str:
     """Return the table of contents: each page's title and its headings, with page numbers."""
     rows = []
-    for page, html in articles.items():
+    for html in articles.values():
         heading = (
             r'<section[^>]*\sid="([^"]+)"[^>]*>(?:\s*<span[^>]*></span>)*\s*<h([12])>(.*?)</h\2>'
         )
@@ -98,7 +100,6 @@ def contents(articles: dict[str, str], numbers: dict[str, int]) -> str:
                 f'<li class="contents-{level}"><a href="#{target}"><span>{plain}</span>'
                 f"<span>{number}</span></a></li>"
             )
-        del page
     return f'<nav class="book-contents"><h1>Contents</h1><ul>{"".join(rows)}</ul></nav>'
 
 
@@ -125,9 +126,8 @@ def whole_page(pages: list[str], numbers: dict[str, int], site: str = "") -> str
     )
 
 
-def page_numbers(pdf: bytes) -> dict[str, int]:
+def page_numbers(reader: PdfReader) -> dict[str, int]:
     """Return on which page of a PDF each target of a link is."""
-    reader = PdfReader(io.BytesIO(pdf))
     found = {}
     for name, destination in reader.named_destinations.items():
         number = reader.get_destination_page_number(destination)
@@ -151,41 +151,38 @@ def served(folder: Path) -> Iterator[str]:
         server.shutdown()
 
 
-def make(output: Path, chromium: str, pages: list[str], site: str = "") -> list[str]:
+def make(output: Path, browser: Any, pages: list[str], site: str = "") -> list[str]:
     """Write the PDF, and return what is wider than its page, as far as anything is."""
-    from playwright.sync_api import sync_playwright
-
-    single = HTML / ONE_PAGE
     numbers: dict[str, int] = {}
-    with sync_playwright() as playwright, served(HTML) as address:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        try:
-            for _ in range(2):
-                single.write_text(whole_page(pages, numbers, site), "utf-8")
-                pdf, wide = _print(browser, f"{address}/{ONE_PAGE}")
-                numbers = page_numbers(pdf)
-        finally:
-            browser.close()
-            single.unlink(missing_ok=True)
+    with served(HTML) as address:
+        for _ in range(2):
+            html = whole_page(pages, numbers, site)
+            pdf, wide = _print(browser, f"{address}/{ONE_PAGE}", html)
+            numbers = page_numbers(PdfReader(io.BytesIO(pdf)))
     with replacing(output) as scratch:
         scratch.write_bytes(pdf)
     return wide
 
 
+def find_chromium() -> str | None:
+    """Return the program on the path that can print and show pages, if there is one."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    return next(filter(None, map(shutil.which, names)), None)
+
+
 def main() -> int:
     """Print the book, and say where it is."""
-    from bookparts.address import read_address
-
-    chromium = next(
-        filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-    )
+    chromium = find_chromium()
     if not (HTML / "index.html").is_file():
         print("The book is not built: run `make book` first.", file=sys.stderr)
         return 1
     if chromium is None:
         print("Chromium makes the PDF, and is not on the path: install it.", file=sys.stderr)
         return 1
-    wide = make(OUTPUT, chromium, page_names(), read_address().site)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        wide = make(OUTPUT, browser, page_names(), read_address().site)
+        browser.close()
     if wide:
         print("Wider than the paper, so that a part is cut off:", *wide, sep="\n", file=sys.stderr)
         return 1
@@ -193,11 +190,13 @@ def main() -> int:
     return 0
 
 
-def _print(browser: Any, url: str) -> tuple[bytes, list[str]]:
+def _print(browser: Any, url: str, html: str) -> tuple[bytes, list[str]]:
+    """Print a page that stands at an address of the served book without being a file there."""
     page = browser.new_page(viewport={"width": 680, "height": 960}, color_scheme="light")
     page.add_init_script("localStorage.setItem('mode', 'light')")
     page.emulate_media(media="print")
-    page.goto(url, wait_until="networkidle")
+    page.route(url, lambda route: route.fulfill(body=html, content_type="text/html"))
+    page.goto(url, wait_until="load")
     page.wait_for_function(
         "() => window.MathJax?.startup?.promise?.then(() => true)", timeout=120_000
     )

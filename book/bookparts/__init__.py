@@ -2,7 +2,9 @@
 
 * `address`: where the repository and the published book are, if they are anywhere;
 * `api`: the pages of the API reference, from the packages' public names;
-* `citing` and `costs`: fragments that the pages on citing and on reproducing include;
-* `site`: the Sphinx extension that adds what the theme lacks to every page;
-* `formulas`, `icons`, `launching`, `metadata`, `picture` and `searching`: the parts of `site`.
+* `fragments`: what the pages on citing and on reproducing include;
+* `inline_svg`: a directive for figures that follow light and dark mode;
+* `links`: checks the links of the built book;
+* `site`: the Sphinx extension that adds what the theme lacks to every page, with its parts
+  `formulas`, `icons`, `metadata` and `picture`.
 """

@@ -8,9 +8,16 @@ from __future__ import annotations
 
 import inspect
 import pkgutil
+import re
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+
+from docutils import nodes
+from sphinx.addnodes import pending_xref
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+from sphinx.util.nodes import make_refnode
 
 import steinis_lib
 from steinis_lib.core.files import replacing
@@ -65,7 +72,7 @@ def page(package: ModuleType) -> str:
     )
     if elsewhere:
         links = ", ".join(f"{{py:obj}}`~{home[f'{package.__name__}.{n}']}`" for n in elsewhere)
-        text += f"Also here, and described with `steinis_lib`: {links}.\n\n"
+        text += f"Also here, and described elsewhere: {links}.\n\n"
     for name in own:
         text += f"## `{name}`\n\n" + _block(_directive(package, name))
     return text
@@ -97,16 +104,10 @@ def _directive(package: ModuleType, name: str) -> str:
     value = getattr(package, name)
     full = f"{package.__name__}.{name}"
     if inspect.isclass(value):
-        options = ["members", f"inherited-members: {NO_MEMBERS_OF}"]
-        return "\n".join([f".. autoclass:: {full}", *(f"   :{_option(o)}" for o in options)])
+        return f".. autoclass:: {full}\n   :members:\n   :inherited-members: {NO_MEMBERS_OF}"
     if callable(value):
         return f".. autofunction:: {full}"
     return f".. autodata:: {full}"
-
-
-def _option(text: str) -> str:
-    name, colon, value = text.partition(":")
-    return f"{name}:{value}" if colon else f"{name}:"
 
 
 def _block(directives: str) -> str:
@@ -121,3 +122,53 @@ def _first_sentence(value: object) -> str:
 def _write(path: Path, text: str) -> None:
     with replacing(path) as scratch:
         scratch.write_text(text, "utf-8")
+
+
+# ---------------------------------------------------------------- For Sphinx
+
+
+def resolve_name(
+    app: Sphinx, env: BuildEnvironment, node: pending_xref, content: nodes.TextElement
+) -> nodes.Node | None:
+    """Link a name in a docstring to the public name that it means; else leave it as text.
+
+    Docstrings name things as Python does where they stand, such as `ImportanceSample`.
+    """
+    if node.get("refdomain") != "py":
+        return None
+    name = node["reftarget"].rpartition(".")[2]
+    objects = env.get_domain("py").objects  # type: ignore[attr-defined]
+    same = [full for full in objects if full.rpartition(".")[2] == name]
+    classes = [full for full in same if objects[full].objtype in ("class", "function", "exception")]
+    found = classes or same
+    if len({(objects[full].docname, objects[full].node_id) for full in found}) != 1:
+        return content
+    entry = objects[found[0]]
+    return make_refnode(
+        app.builder, node["refdoc"], entry.docname, entry.node_id, content, found[0]
+    )
+
+
+def as_restructured_text(
+    app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]
+) -> None:
+    """Let Sphinx read |A| as a number of leaders, and `scale`² as a name with an exponent.
+
+    Napoleon takes what stands before a colon as a property's type; the text is taken as it is.
+    """
+    if what == "property":
+        lines[:] = [*(inspect.getdoc(thing) or "").splitlines(), ""]
+    for i, line in enumerate(lines):
+        parts = re.split(r"(``.*?``)", line)
+        lines[i] = "".join(part if part.startswith("``") else _escaped(part) for part in parts)
+
+
+def name_defaults(
+    app: Sphinx, what: str, name: str, thing: object, options: object, given: str, returned: str
+) -> tuple[str, str] | None:
+    """Write the default that a dataclass makes anew each time as "...", which Sphinx can read."""
+    return (given.replace("<factory>", "..."), returned) if given else None
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"(`[^`]+`)(?=[^\s`.,;:!?()\[\]{}'\"/-])", r"\1\\ ", text.replace("|", r"\|"))

@@ -15,6 +15,7 @@ TAG = re.compile(r'<script[^>]*src="[^"]*/fontawesome\.js[^"]*"[^>]*></script>')
 SIZES = {"fa-lg", "fa-solid", "fa-brands", "fa-regular", "fa-fw"}
 
 BASE = """\
+/* Icons: Font Awesome Free by Fonticons, https://fontawesome.com, CC BY 4.0. */
 :is(.fas, .fa-solid, .fa-brands, .fab) {
   display: inline-block;
   width: 1em;
@@ -67,8 +68,6 @@ def rule(icon: str, script: str) -> str:
 def shrink(html_folder: Path) -> None:
     """Give a built book the style sheet of its icons, and take the script away."""
     script = html_folder / SCRIPT
-    if not script.exists():
-        return
     names: set[str] = set()
     for path in html_folder.rglob("*.html"):
         text = path.read_text("utf-8")

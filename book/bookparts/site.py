@@ -7,25 +7,27 @@ page, a sitemap and light icons. In the API reference: links from names in docst
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Iterator
-from html import unescape
+from html import escape, unescape
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from docutils import nodes
-from sphinx.addnodes import pending_xref
+from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
-from sphinx.environment import BuildEnvironment
-from sphinx.util.nodes import make_refnode
+from sphinx.transforms import SphinxTransform
 
-from bookparts import formulas, icons, launching, metadata, picture
-from bookparts.address import read_address
-from bookparts.searching import AddKeywords
+from bookparts import api, formulas, icons, metadata, picture
+from bookparts.address import BRANCH, Address, read_address
 
 SECTION_PREFIX = "sections/"
+PDF = "steinis-companion.pdf"
+"""Where the publish workflow puts the book as one PDF, relative to the site."""
+
+# ---------------------------------------------------------------- Pages
 
 
 def set_address(app: Sphinx, config: Config) -> None:
@@ -36,15 +38,19 @@ def set_address(app: Sphinx, config: Config) -> None:
 def complete_page(
     app: Sphinx, pagename: str, template: str, context: dict[str, Any], doctree: nodes.document
 ) -> None:
-    """Add a page's tags, and the links of a section's notebook."""
+    """Add a page's tags, and a row of links under the title of sections and of the landing page."""
     address = read_address()
     title = _plain(context.get("title") or pagename)
     text = metadata.description(doctree, title)
     found = metadata.tags(title, app.config.html_title, text, f"{pagename}.html", address)
     context["metatags"] = context.get("metatags", "") + found + formulas.WITHOUT_SCRIPTS
-    if pagename.startswith(SECTION_PREFIX) and "</h1>" in context.get("body", ""):
+    row = ""
+    if pagename.startswith(SECTION_PREFIX):
         source = context["pathto"](f"_sources/{pagename}.ipynb", 1)
-        row = launching.row(address, pagename.removeprefix(SECTION_PREFIX), source)
+        row = notebook_row(address, pagename.removeprefix(SECTION_PREFIX), source)
+    elif pagename == "index" and address.site:
+        row = _row(_link("The whole book as one PDF", address.site + PDF))
+    if row:
         context["body"] = context["body"].replace("</h1>", f"</h1>\n{row}", 1)
 
 
@@ -68,47 +74,86 @@ def finish(app: Sphinx, error: Exception | None) -> None:
     picture.draw(folder / metadata.PICTURE)
 
 
-def resolve_name(
-    app: Sphinx, env: BuildEnvironment, node: pending_xref, content: nodes.TextElement
-) -> nodes.Node | None:
-    """Link a name in a docstring to the public name that it means; else leave it as text.
+# ---------------------------------------------------------------- Rows of links
 
-    Docstrings name things as Python does where they stand, such as `ImportanceSample`.
+
+def places(address: Address, notebook: str) -> list[tuple[str, str]]:
+    """Return the services that can run a notebook of the repository, with their links.
+
+    There are none if the repository's address is not set, or is not on GitHub. Colab starts with
+    nothing installed, so it needs a notebook that names the repository.
     """
-    if node.get("refdomain") != "py":
-        return None
-    name = node["reftarget"].rpartition(".")[2]
-    objects = env.get_domain("py").objects  # type: ignore[attr-defined]
-    same = [full for full in objects if full.rpartition(".")[2] == name]
-    classes = [full for full in same if objects[full].objtype in ("class", "function", "exception")]
-    found = classes or same
-    if len({(objects[full].docname, objects[full].node_id) for full in found}) != 1:
-        return content
-    entry = objects[found[0]]
-    return make_refnode(
-        app.builder, node["refdoc"], entry.docname, entry.node_id, content, found[0]
-    )
+    if not address.on_github:
+        return []
+    path = quote(f"notebooks/{notebook}.ipynb")
+    hub = f"https://mybinder.org/v2/gh/{address.on_github}/{BRANCH}"
+    found = [("Run on Binder", f"{hub}?urlpath={quote('lab/tree/' + path, safe='')}")]
+    if address.in_notebooks:
+        colab = f"https://colab.research.google.com/github/{address.on_github}/blob"
+        found.append(("Run on Colab", f"{colab}/{BRANCH}/{path}"))
+    return found
 
 
-def as_restructured_text(
-    app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]
-) -> None:
-    """Let Sphinx read |A| as a number of leaders, and `scale`² as a name with an exponent.
-
-    Napoleon takes what stands before a colon as a property's type; the text is taken as it is.
-    """
-    if what == "property":
-        lines[:] = [*(inspect.getdoc(thing) or "").splitlines(), ""]
-    for i, line in enumerate(lines):
-        parts = re.split(r"(``.*?``)", line)
-        lines[i] = "".join(part if part.startswith("``") else _escaped(part) for part in parts)
+def notebook_row(address: Address, notebook: str, download: str) -> str:
+    """Return the row under a section's title; `download` is the link of the executed notebook."""
+    links = [_link(text, url) for text, url in places(address, notebook)]
+    return _row(*links, _link("Download executed notebook", download, " download"))
 
 
-def name_defaults(
-    app: Sphinx, what: str, name: str, thing: object, options: object, given: str, returned: str
-) -> tuple[str, str] | None:
-    """Write the default that a dataclass makes anew each time as "...", which Sphinx can read."""
-    return (given.replace("<factory>", "..."), returned) if given else None
+def _link(text: str, url: str, attributes: str = "") -> str:
+    return f'<a class="launch-link" href="{escape(url)}"{attributes}>{text}</a>'
+
+
+def _row(*links: str) -> str:
+    return f'<p class="launch d-print-none">{" · ".join(links)}</p>'
+
+
+# ---------------------------------------------------------------- Search
+
+KEYWORDS = {
+    "index": ("SteinIS", "normalising constant", "log Z"),
+    "method": ("Stein variational gradient descent", "particles", "Jacobian determinant"),
+    "foundations": ("annealed importance sampling", "leapfrog", "HAIS", "AIS"),
+    "glossary": ("definitions", "nats", "ESS", "KSD"),
+    "sections/01_gmm_convergence": ("convergence", "KL divergence"),
+    "sections/02_gmm_estimation": ("mixtures", "normalising constant"),
+    "sections/03_adaptive_is": ("adaptive importance sampling", "population Monte Carlo"),
+    "sections/04_rbm": ("RBM", "partition function", "restricted Boltzmann machine"),
+    "sections/05_vae": (
+        *("VAE", "variational autoencoder", "decoder", "evidence", "marginal likelihood"),
+        *("log-likelihood", "MNIST"),
+    ),
+    "sections/06_running_time": ("speed", "running time"),
+    "sections/07_beyond": ("estimate_log_z", "evidence", "marginal likelihood"),
+    "benchmarks": ("speed", "benchmark"),
+    "clusters": ("Dask", "cluster"),
+    "cite": ("BibTeX", "citation"),
+    "reproduce": ("hardware", "memory", "disk"),
+}
+"""Page → words under which it should be found although it says them rarely, or never."""
+
+
+class AddKeywords(SphinxTransform):
+    """Put a page's keywords into the book's index, which the search looks at first."""
+
+    default_priority = 100  # before Sphinx collects the entries of the index
+
+    def apply(self, **kwargs: object) -> None:
+        """Add one node with all entries at the beginning of the page."""
+        if self.env.docname == "glossary":
+            self.step_back()
+        if words := KEYWORDS.get(self.env.docname):
+            first = next(self.document.findall(nodes.section))
+            entries = [("single", word, first["ids"][0], "main", None) for word in words]
+            first.insert(1, addnodes.index(entries=entries, inline=False))
+
+    def step_back(self) -> None:
+        """Let the search show the glossary's terms after the pages that are about them."""
+        for node in self.document.findall(addnodes.index):
+            node["entries"] = [(*entry[:3], "", entry[4]) for entry in node["entries"]]
+
+
+# ----------------------------------------------------------------
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
@@ -117,17 +162,13 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("builder-inited", formulas.add_renderers)
     app.connect("html-page-context", complete_page)
     app.connect("html-collect-pages", missing_page)
-    app.connect("missing-reference", resolve_name)
-    app.connect("autodoc-process-docstring", as_restructured_text)
-    app.connect("autodoc-process-signature", name_defaults)
+    app.connect("missing-reference", api.resolve_name)
+    app.connect("autodoc-process-docstring", api.as_restructured_text)
+    app.connect("autodoc-process-signature", api.name_defaults)
     app.connect("build-finished", finish)
     app.add_transform(AddKeywords)
     app.add_css_file(icons.STYLE.name)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
-
-
-def _escaped(text: str) -> str:
-    return re.sub(r"(`[^`]+`)(?=[^\s`.,;:!?()\[\]{}'\"/-])", r"\1\\ ", text.replace("|", r"\|"))
 
 
 def _plain(html: str) -> str:

@@ -1,19 +1,17 @@
-"""Write the still figure and the table that stand on the demo's page where scripts are off.
+"""The still figure and the table that stand on the demo's page where scripts are off.
 
 The run has the settings of the demo's first example. Its random numbers are others.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
-from pathlib import Path
 
-import matplotlib.pyplot as plt
+import matplotlib as mpl
 import torch
+from matplotlib.figure import Figure
 
 from steinis_lib.companion.figures import COLOURS, svg, use_style
-from steinis_lib.core.files import replacing
 from steinis_lib.stein.kernels import RBF
 from steinis_lib.stein.ksd import ksd_squared
 from steinis_lib.steinis import SteinIS, SteinISState
@@ -46,11 +44,13 @@ def run() -> list[tuple[SteinISState, SteinISState]]:
 
 def figure(states: list[tuple[SteinISState, SteinISState]]) -> str:
     """Return the densities of target, start and proposal at each of `TIMES` as SVG."""
-    use_style()
-    drawn, panels = plt.subplots(2, 2, figsize=(7.5, 5.0), sharex=True, sharey=True)
+    drawn = Figure(figsize=(7.5, 5.0))
+    panels = drawn.subplots(2, 2, sharex=True, sharey=True)
     x = torch.linspace(-4.5, 4.5, 400, dtype=torch.float64).unsqueeze(-1)
     for axes, time, (state, grid) in zip(panels.flat, TIMES, states, strict=True):
-        axes.plot(x[:, 0], TARGET.log_prob(x).exp(), color="#010203", label="target p")
+        axes.plot(
+            x[:, 0], TARGET.log_prob(x).exp(), color=mpl.rcParams["text.color"], label="target p"
+        )
         axes.plot(x[:, 0], Q0.log_prob(x).exp(), ":", color=COLOURS["grey"], label="start q0")
         axes.plot(
             grid.followers[:, 0], grid.log_q.exp(), "--", color=COLOURS["blue"], label="proposal q"
@@ -68,9 +68,7 @@ def figure(states: list[tuple[SteinISState, SteinISState]]) -> str:
         "and ends close to the target, which has a mode at -2 and a larger one at 1.5. Leaders and "
         "followers are marked below the curves."
     )
-    markup = svg(drawn, alt)
-    plt.close(drawn)
-    return f'<div class="steinis-figure">{markup}</div>'
+    return f'<div class="steinis-figure">{svg(drawn, alt)}</div>'
 
 
 def table(states: list[tuple[SteinISState, SteinISState]]) -> str:
@@ -96,14 +94,9 @@ def table(states: list[tuple[SteinISState, SteinISState]]) -> str:
     return "\n".join(rows)
 
 
-def main() -> None:
-    """Write the fragment that the page includes into the folder of the command line."""
-    parser = argparse.ArgumentParser(description="Write the demo's still figure and table.")
-    parser.add_argument("--folder", type=Path, required=True)
+def fragment() -> str:
+    """Return what the page includes: the figure and the table."""
     states = run()
-    with replacing(parser.parse_args().folder / "demo_still.md") as scratch:
-        scratch.write_text(f"{figure(states)}\n\n{table(states)}\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
+    with mpl.rc_context():
+        use_style()
+        return f"{figure(states)}\n\n{table(states)}\n"

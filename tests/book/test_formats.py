@@ -1,89 +1,28 @@
-"""The built book in its other forms: search, API reference, metadata, without scripts, as a PDF."""
+"""The built book in its other forms: search, API reference, metadata, without scripts."""
 
-import functools
-import gzip
-import http.server
-import os
 import re
-import shutil
-import threading
-import unicodedata
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
 from typing import Any
 
-import pdf
 import pytest
 from bookparts import api, icons, links
 from bookparts.address import read_address
-
-HTML = Path(__file__).resolve().parents[2] / "book" / "_build" / "html"
-REQUIRED = os.environ.get("STEINIS_REQUIRE_BROWSER") == "1"
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
-PAGES = sorted(
-    path.relative_to(HTML).as_posix()
-    for path in HTML.rglob("*.html")
-    if not path.relative_to(HTML).as_posix().startswith("_")
-)
-HEAVIEST = 1_500_000
-PAPER = {"width": 680, "height": 960}
+from browsing import HTML, PAGES, need_book, serving
 
 pytestmark = pytest.mark.slow
-if not PAGES and not REQUIRED:
-    pytest.skip("the book is not built: run `make book`", allow_module_level=True)
+need_book(module=True)
 
 
 def text_of(page: str) -> str:
     return (HTML / page).read_text("utf-8")
 
 
-class Compressed(http.server.SimpleHTTPRequestHandler):
-    """A server that compresses text, as hosts do, and counts the bytes that it sends."""
-
-    sent = 0
-    packed = (".html", ".css", ".js", ".svg", ".json")
-
-    def do_GET(self) -> None:
-        path = Path(self.translate_path(self.path))
-        if not path.is_file():
-            self.send_error(404)
-            return
-        body = path.read_bytes()
-        self.send_response(200)
-        self.send_header("Content-Type", self.guess_type(str(path)))
-        if path.suffix in self.packed:
-            body = gzip.compress(body, 6)
-            self.send_header("Content-Encoding", "gzip")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-        type(self).sent += len(body)
-
-    def log_message(self, *_: Any) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture(scope="module")
 def site() -> Iterator[str]:
-    handler = functools.partial(Compressed, directory=str(HTML))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    if CHROMIUM is None:
-        (pytest.fail if REQUIRED else pytest.skip)("no Chromium on the path")
-    sync_api = pytest.importorskip("playwright.sync_api")
-    with sync_api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
+    with serving(HTML) as server:
+        yield server.address
 
 
 def test_every_public_name_is_in_the_api_reference() -> None:
@@ -189,20 +128,6 @@ def test_an_icon_that_the_theme_lacks_is_named() -> None:
         icons.rule("fa-nonsense", 'a={"moon":[1,2,[],"f1","M0 0z"]}')
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page != "404.html"])
-def test_a_page_is_light_and_writes_no_error(browser: Any, site: str, page: str) -> None:
-    errors: list[str] = []
-    context = browser.new_context()  # with an empty cache, and no choice of light or dark mode
-    opened = context.new_page()
-    opened.on("console", lambda message: message.type == "error" and errors.append(message.text))
-    opened.on("pageerror", lambda error: errors.append(str(error)))
-    Compressed.sent = 0
-    opened.goto(f"{site}/{page}", wait_until="networkidle")
-    context.close()
-    assert errors == []
-    assert 0 < Compressed.sent <= HEAVIEST
-
-
 @pytest.mark.parametrize(
     ("words", "page"),
     [
@@ -221,84 +146,3 @@ def test_the_search_finds(browser: Any, site: str, words: str, page: str | None)
     assert first
     if page is not None:
         assert page in first
-
-
-def test_pages_are_put_together_with_links_that_work() -> None:
-    html = (
-        '<section id="top"><a href="../b.html#x">b</a><a href="#top">t</a><a href="c.zip">c</a>'
-        '<a href="https://d/">d</a><svg aria-labelledby="top"><use xlink:href="#top"/>'
-        '<g clip-path="url(#top)"/></svg><img src="../_images/i.png"></section>'
-    )
-    assert pdf.merged(html, "s/a", ["s/a", "b"]) == (
-        '<section id="s-a--top"><a href="#b--x">b</a><a href="#s-a--top">t</a>'
-        '<a data-left-out>c</a><a href="https://d/">d</a><svg aria-labelledby="s-a--top">'
-        '<use xlink:href="#s-a--top"/><g clip-path="url(#s-a--top)"/></svg>'
-        '<img src="_images/i.png"></section>'
-    )
-    assert 'href="https://site/s/c.zip"' in pdf.merged(html, "s/a", ["s/a", "b"], "https://site/")
-
-
-@pytest.fixture(scope="module")
-def printed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
-    """The whole book as a PDF, and what is wider than its paper."""
-    if CHROMIUM is None:
-        (pytest.fail if REQUIRED else pytest.skip)("no Chromium on the path")
-    path = tmp_path_factory.mktemp("pdf") / "book.pdf"
-    return path, pdf.make(path, CHROMIUM, pdf.page_names())
-
-
-def squeezed(text: str) -> str:
-    return re.sub(r"\W+", "", unicodedata.normalize("NFKC", text))  # without ligatures
-
-
-def test_the_pdf_has_every_page_and_its_contents_name_the_right_ones(
-    printed: tuple[Path, list[str]],
-) -> None:
-    from pypdf import PdfReader
-
-    reader = PdfReader(printed[0])
-    texts = [squeezed(page.extract_text()) for page in reader.pages]
-    assert 60 < len(texts) < 400
-    numbers = pdf.page_numbers(printed[0].read_bytes())
-    names = pdf.page_names()
-    assert len(names) > 20
-    contents = "".join(texts[: min(numbers.values()) - 1])
-    for name in names:
-        title = re.search(r"<h1>(.*?)<a class", pdf.article(text_of(f"{name}.html")), re.DOTALL)
-        assert title is not None, name
-        words = squeezed(unescape(re.sub("<[^>]*>", "", title[1])))
-        first = min(n for t, n in numbers.items() if t.startswith(pdf.prefix(name)))
-        assert words[:30] in texts[first - 1], name
-        assert f"{words}{first}" in contents, name
-    assert reader.outline
-
-
-def test_the_links_of_the_pdf_lead_to_its_pages(printed: tuple[Path, list[str]]) -> None:
-    from pypdf import PdfReader
-
-    reader = PdfReader(printed[0])
-    known = {name.lstrip("/") for name in reader.named_destinations}
-    inside, unknown = 0, []
-    for page in reader.pages:
-        for annotation in page.get("/Annots") or []:
-            link = annotation.get_object()
-            target = link.get("/Dest") or (link.get("/A") or {}).get("/D")
-            if isinstance(target, str):
-                inside += 1
-                if target.lstrip("/") not in known:
-                    unknown.append(target)
-    assert inside > 300
-    assert unknown == []
-
-
-def test_nothing_in_the_pdf_is_wider_than_its_paper(printed: tuple[Path, list[str]]) -> None:
-    assert printed[1] == []
-
-
-def test_figures_in_the_pdf_have_numbers(printed: tuple[Path, list[str]]) -> None:
-    from pypdf import PdfReader
-
-    text = "".join(page.extract_text() for page in PdfReader(printed[0]).pages)
-    found = re.findall(r"Figure\s+([0-9A-Z]+\.\d+)\.", text)
-    assert len(found) > 25
-    assert len(set(found)) == len(found)

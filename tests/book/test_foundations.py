@@ -278,7 +278,7 @@ def build_with_sphinx(source: Path, tmp_path: Path) -> tuple[str, str]:
             tmp_path / "doctrees",
             "html",
             confoverrides={
-                "extensions": ["myst_parser", "examples.inline_svg"],
+                "extensions": ["myst_parser", "bookparts.inline_svg"],
                 "numfig": True,
                 "html_theme": "basic",
             },

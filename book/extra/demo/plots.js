@@ -6,12 +6,32 @@
  * on a phone.
  */
 
+import { contours } from "./contours.js";
+import {
+  axis,
+  begin,
+  clipBox,
+  curve,
+  extent,
+  finish,
+  legend,
+  markers,
+  pairs,
+  path,
+  polyline,
+  rangeOf,
+  ring,
+  text,
+  tick,
+  ticks,
+  triangle,
+  xAxis,
+  yAxis,
+} from "./shapes.js";
+
 const NARROW = 480;
 const LEFT = 44;
 const RIGHT = 12;
-const FAR = 10000;
-
-let clips = 0;
 
 /** Draws p, q0 and the exact q_ℓ on the line, the particles below, and the log-weights. */
 export function drawLine(svg, run, q0, measured, alt) {
@@ -157,187 +177,4 @@ export function drawHistory(svg, history, alt) {
       }),
   ];
   finish(svg, width, top + height + 38, alt, parts);
-}
-
-// Axes and scales
-
-/** A linear scale from data to pixels, with the ends of the data; far outside, it stands still. */
-function axis([low, high], from, to) {
-  const scale = (value) => {
-    const pixel = from + ((value - low) / (high - low)) * (to - from);
-    return Math.max(-FAR, Math.min(FAR, pixel));
-  };
-  return Object.assign(scale, { low, high });
-}
-
-/** The part of space to show: where the target and q0 are. */
-function rangeOf(target, q0, a) {
-  const [low, high] = target.box[a];
-  const [low0, high0] = q0.box[a];
-  return [Math.min(low, low0), Math.max(high, high0)];
-}
-
-/** About `count` round numbers between the ends of an axis. */
-function ticks({ low, high }, count) {
-  const raw = (high - low) / count;
-  const power = 10 ** Math.floor(Math.log10(raw));
-  const size = power * [1, 2, 5, 10].find((factor) => factor * power >= raw * 0.999);
-  const found = [];
-  for (let i = Math.ceil(low / size); i * size <= high; i++) {
-    found.push(Number((i * size).toPrecision(8)));
-  }
-  return found;
-}
-
-function xAxis(x, values, top, bottom) {
-  const lines = values.map((value) => `M${x(value).toFixed(1)} ${top}V${bottom}`).join("");
-  const labels = values.map((value) => text(x(value), bottom + 15, number(value), "middle"));
-  return path(lines, "grid") + labels.join("");
-}
-
-function yAxis(y, values, left, right, names = values.map(number)) {
-  const lines = values.map((value) => `M${left} ${y(value).toFixed(1)}H${right}`).join("");
-  const labels = values.map((value, i) => text(left - 6, y(value) + 4, names[i], "end"));
-  return path(lines, "grid") + labels.join("");
-}
-
-function number(value) {
-  return String(value).replace("-", "−");
-}
-
-// Shapes
-
-function triangle(x, y) {
-  return `M${(x - 4).toFixed(1)} ${(y + 3.5).toFixed(1)}h8l-4 -7z`;
-}
-
-function tick(x, y) {
-  return `M${x.toFixed(1)} ${(y - 5).toFixed(1)}v10`;
-}
-
-function ring(x, y, r = 2) {
-  const half = `${r} ${r} 0 1 0`;
-  return `M${(x - r).toFixed(1)} ${y.toFixed(1)}a${half} ${2 * r} 0a${half} ${-2 * r} 0`;
-}
-
-function curve(places, values, x, y) {
-  return polyline(Array.from(places, (place, i) => [x(place), y(values[i])]));
-}
-
-function polyline(points) {
-  if (!points.length) return "";
-  return "M" + points.map(([a, b]) => `${a.toFixed(1)} ${b.toFixed(1)}`).join("L");
-}
-
-function markers(points, x, y, name, shape) {
-  const seen = Array.from(points).filter((place) => place >= x.low && place <= x.high);
-  return path(seen.map((place) => shape(x(place), y)).join(""), name);
-}
-
-function path(d, name) {
-  return d ? `<path class="${name}" d="${d}"/>` : "";
-}
-
-function text(x, y, content, anchor, name = "") {
-  return (
-    `<text class="${name}" x="${x.toFixed(1)}" y="${y.toFixed(1)}" text-anchor="${anchor}">` +
-    `${content}</text>`
-  );
-}
-
-/** Names of curves with a piece of their line each, right-aligned at x. */
-function legend(x, y, entries) {
-  const parts = [];
-  let right = x;
-  for (const [name, label, shape] of [...entries].reverse()) {
-    const size = label.length * 6.2;
-    parts.push(text(right, y, label, "end"));
-    const end = right - size - 6;
-    parts.push(path(shape ? shape(end - 6, y - 4) : `M${end - 22} ${y - 4}h22`, name));
-    right = end - (shape ? 22 : 34);
-  }
-  return parts.join("");
-}
-
-function clipBox(x, y, width, height) {
-  const id = `demo-clip-${clips++ % 8}`;
-  const box = `<rect x="${x}" y="${y}" width="${width}" height="${height}"/>`;
-  return { id, markup: `<clipPath id="${id}">${box}</clipPath>` };
-}
-
-function pairs(points) {
-  return Array.from({ length: points.length / 2 }, (_, i) => [points[2 * i], points[2 * i + 1]]);
-}
-
-function extent(values) {
-  let [low, high] = [Infinity, -Infinity];
-  for (const value of values) {
-    low = Math.min(low, value);
-    high = Math.max(high, value);
-  }
-  return [low, high];
-}
-
-function begin(svg) {
-  return Math.max(260, Math.floor(svg.parentElement.clientWidth));
-}
-
-function finish(svg, width, height, alt, parts) {
-  svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
-  svg.setAttribute("width", width);
-  svg.setAttribute("height", height);
-  svg.setAttribute("aria-label", alt);
-  svg.innerHTML = parts.join("");
-}
-
-// Contours by marching squares
-
-const CELLS = 72;
-/** Contours lie where log p is so far below its peak: at 1, 2 and 3 standard deviations. */
-const BELOW_PEAK = [0.5, 2, 4.5];
-const remembered = new WeakMap();
-
-/** The contours of a density as the d of a path; kept while density and scales are the same. */
-function contours(density, x, y) {
-  const key = [x.low, x.high, y.low, y.high, x(x.low), x(x.high), y(y.low), y(y.high)].join();
-  const old = remembered.get(density);
-  if (old?.key === key) return old.d;
-  const at = (scale, i) => scale.low + ((scale.high - scale.low) * i) / CELLS;
-  const side = CELLS + 1;
-  const places = new Float64Array(2 * side * side);
-  for (let i = 0; i < side * side; i++) {
-    places[2 * i] = at(x, i % side);
-    places[2 * i + 1] = at(y, Math.floor(i / side));
-  }
-  const values = density.logProb(places);
-  const [, peak] = extent(values);
-  const pixel = (column, row) => [x(at(x, column)), y(at(y, row))];
-  const d = BELOW_PEAK.map((below) => level(values, side, peak - below, pixel)).join("");
-  remembered.set(density, { key, d });
-  return d;
-}
-
-/** The segments of one contour: in each cell, lines between the crossings on its sides. */
-function level(values, side, height, pixel) {
-  let d = "";
-  for (let row = 0; row + 1 < side; row++) {
-    for (let column = 0; column + 1 < side; column++) {
-      const corners = [
-        [column, row],
-        [column + 1, row],
-        [column + 1, row + 1],
-        [column, row + 1],
-      ].map(([i, j]) => [i, j, values[j * side + i] - height]);
-      const crossings = [];
-      for (let k = 0; k < 4; k++) {
-        const [i, j, a] = corners[k];
-        const [i2, j2, b] = corners[(k + 1) % 4];
-        if (a > 0 === b > 0) continue;
-        const share = a / (a - b);
-        crossings.push(pixel(i + share * (i2 - i), j + share * (j2 - j)));
-      }
-      for (let k = 0; k + 1 < crossings.length; k += 2) d += polyline(crossings.slice(k, k + 2));
-    }
-  }
-  return d;
 }

@@ -1,14 +1,7 @@
 /** The settings of the demo: presets, checks of what the reader enters, and the address. */
 
-import {
-  DRAWING,
-  MixtureError,
-  banana,
-  bentMixture,
-  drawn,
-  normalised,
-  parseMixture,
-} from "./targets.js";
+import { parseMixture } from "./parse.js";
+import { DRAWING, MixtureError, banana, bentMixture, drawn, normalised } from "./targets.js";
 
 /** The kinds of target; `typed` ones are read from the text of a mixture. */
 export const TARGETS = {
