@@ -61,7 +61,7 @@ def annealing() -> Drawing:
         (1, TRANSITIONS, "orange", "o--"),
         (5, TRANSITIONS[:4], "green", "s-."),
     ):
-        gaps = [basics.line_run(k, leapfrogs).gap for k in counts]
+        gaps = [basics.line_gap(k, leapfrogs) for k in counts]
         right.plot(counts, gaps, style, color=COLOURS[colour])
     right.plot(ideal, basics.jeffreys() / (2 * ideal), color=COLOURS["blue"])
     right.set(xscale="log", yscale="log", xlabel="transitions $K$", ylim=(0.001, 2))
@@ -149,9 +149,7 @@ def hais() -> Drawing:
     figure, (axes,) = panels(1, 6.0)
     for label, leapfrogs, gamma, colour, style in HAIS_METHODS:
         gaps = [
-            basics.annealed_run(
-                scores // leapfrogs, dim=10, n_leapfrog=leapfrogs, refresh=gamma
-            ).gap
+            basics.annealed_gap(scores // leapfrogs, dim=10, n_leapfrog=leapfrogs, refresh=gamma)
             for scores in SCORES
         ]
         line(axes, SCORES, gaps, label, colour, style)

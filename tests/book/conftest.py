@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from browsing import CHROMIUM, HTML, REQUIRED, ROOT, open_page, serving
+from playwright.sync_api import sync_playwright
 
 
 @pytest.fixture(scope="session")
@@ -12,8 +13,7 @@ def browser() -> Iterator[Any]:
     """One headless Chromium for all tests."""
     if CHROMIUM is None:
         (pytest.fail if REQUIRED else pytest.skip)("no Chromium on the path")
-    sync_api = pytest.importorskip("playwright.sync_api")
-    with sync_api.sync_playwright() as playwright:
+    with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield chromium
         chromium.close()

@@ -64,7 +64,7 @@ def test_numbers_on_annealing() -> None:
     j = basics.jeffreys()
     says("foundations", "$J=#$ nats", j)
     says("foundations", "$J/2K=#$ nats", j / 200)
-    five, one = basics.line_run(100, 5).gap, basics.line_run(100, 1).gap
+    five, one = basics.line_gap(100, 5), basics.line_gap(100, 1)
     text = "Kernels of five leapfrog steps leave #, and kernels of one leave #"
     says("foundations", text, five, one)
     assert basics.LOG_Z == 1
@@ -95,7 +95,7 @@ def test_numbers_on_refresh() -> None:
 @pytest.mark.slow
 def test_numbers_on_hais() -> None:
     gaps = [
-        basics.annealed_run(300 // leapfrogs, dim=10, n_leapfrog=leapfrogs, refresh=gamma).gap
+        basics.annealed_gap(300 // leapfrogs, dim=10, n_leapfrog=leapfrogs, refresh=gamma)
         for _, leapfrogs, gamma, _, _ in foundations_figures.HAIS_METHODS
     ]
     text = (
@@ -103,10 +103,9 @@ def test_numbers_on_hais() -> None:
         "leapfrog steps"
     )
     says("foundations", text, *gaps)
-    ten = basics.annealed_run(30, dim=10, n_leapfrog=10)
-    assert ten.n_scores == 300
+    ten = basics.annealed_gap(30, dim=10, n_leapfrog=10)
     text = "with ten, and therefore # transitions instead of #, the gap is #"
-    says("foundations", text, 30, 60, ten.gap)
+    says("foundations", text, 30, 60, ten)
     says("foundations", "takes a time of # here", 10 * 0.3)
     says("foundations", r"$2\pi\cdot0.6\approx#$", 2 * math.pi * 0.6)
 
