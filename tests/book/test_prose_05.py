@@ -57,14 +57,12 @@ def test_adagrad_is_ahead_at_10() -> None:
 def test_curves_of_the_kernels() -> None:
     assert in_page(PAGE, "With AdaGrad's steps the curve rises up to the end at $d = 50$")
     assert (np.diff(list(means("steinis-adagrad", 50).values())) > 0).all()
-    assert in_page(
-        PAGE, "With the printed bandwidth nothing changes any more after 300 transitions"
-    )
-    assert in_page(PAGE, "at $d = 10$ and 20 is nearest to the truth after 300 transitions")
-    for d in (10, 20, 50):
+    assert in_page(PAGE, "At $d = 10$ and 20, nothing changes any more after 300 transitions")
+    assert in_page(PAGE, "with a wide kernel the estimate is nearest to the truth there, and falls")
+    for d in (10, 20):
         rule, wide = means("steinis", d), means("steinis-wide", d)
         assert abs(rule[300] - rule[1000]) < 0.1
-        assert d == 50 or min(wide, key=lambda k: abs(wide[k])) == 300
+        assert min(wide, key=lambda k: abs(wide[k])) == 300
 
 
 def test_weighed_leaders_pass_the_truth() -> None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import xarray as xr
 
+from steinis_lib.companion.runner.compute import joined
 from steinis_lib.companion.runner.experiment import compute_chunk, with_pilots
 
 
@@ -30,7 +31,7 @@ class Cells:
     def whole(self, label):
         """Compute all chunks, and put them together."""
         n = len(self.experiment.chunks(self.parameters, self.cells[label]))
-        return xr.concat([self.run(label, number) for number in range(n)], "trial")
+        return joined(self.run(label, number) for number in range(n))
 
     def trials(self, label):
         """Compute all chunks, and return the numbers of their trials."""

@@ -95,7 +95,7 @@ def compute(
             done = sum(len(plan[cell.label]) for cell in stage) - len(failed)
             raise ChunkError(_describe(parameters, failed, done))
         for cell in stage:
-            groups[cell.label] = _joined(found[c] for c in plan[cell.label])
+            groups[cell.label] = joined(found[c] for c in plan[cell.label])
     tree = xr.DataTree.from_dict(groups)
     tree.attrs["experiment"] = experiment.name
     tree.attrs["parameters"] = parameters.model_dump_json()
@@ -113,7 +113,7 @@ def _of_run(run: str, dataset: xr.Dataset) -> xr.Dataset:
     return dataset.assign_attrs(provenance=json.dumps(_provenance(dataset) | {"run": run}))
 
 
-def _joined(chunks: Iterable[xr.Dataset]) -> xr.Dataset:
+def joined(chunks: Iterable[xr.Dataset]) -> xr.Dataset:
     """All trials of a cell; attributes of variables stay, those of single chunks do not.
 
     Where searches had different numbers of candidates, the missing ones are NaN.
@@ -125,9 +125,9 @@ def _joined(chunks: Iterable[xr.Dataset]) -> xr.Dataset:
             part.pad(candidate=(0, max(sizes) - size))
             for part, size in zip(parts, sizes, strict=True)
         ]
-    joined = xr.concat(parts, "trial")
-    joined.attrs.clear()
-    return joined
+    whole = xr.concat(parts, "trial")
+    whole.attrs.clear()
+    return whole
 
 
 def _missing(

@@ -143,8 +143,8 @@ def test_the_tables_show_each_experiment_that_tunes():
 )
 def test_a_setting_at_the_end_of_its_range_is_found(n, failing, expected):
     """The first grid alone ends at 0.9; the fourth candidate is the one beyond, which may fail."""
-    found = record((Axis("alpha", (0.1, 0.3, 0.9), 3.0),), 0.9, n, failing)
-    rows, _ = tuning_rows(tree(easy_tuning_ais=found))
+    found = record((Axis("alpha", (0.1, 0.3, 0.9), 3.0),), 0.9, 4, failing)
+    rows, _ = tuning_rows(tree(easy_tuning_ais=found.isel(candidate=slice(n))))
     assert at_an_end(rows) == expected
 
 

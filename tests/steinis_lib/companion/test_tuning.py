@@ -6,7 +6,7 @@ import torch
 
 from steinis_lib import RBF, Gaussian, GaussianMixture, SteinIS
 from steinis_lib.companion.methods import FAMILIES, TUNED, Setting, axes_of, build_sampler
-from steinis_lib.companion.runner.compute import _joined
+from steinis_lib.companion.runner.compute import joined
 from steinis_lib.companion.tuning import (
     PATIENCE,
     Axis,
@@ -385,9 +385,9 @@ def test_searches_of_one_cell_may_have_different_numbers_of_candidates():
     """The shorter ones are filled up with NaN, which is no candidate."""
     short = [Trial(Setting(0.1), -3.0, 0.1, 9), Trial(Setting(0.2), -2.0, 0.1, 9)]
     long = [*short, Trial(Setting(0.4), -1.0, 0.1, 9)]
-    joined = _joined(tuning_record(t).assign_coords(trial=[i]) for i, t in enumerate((short, long)))
-    assert trials_of(joined.isel(trial=[0])) == short
-    assert trials_of(joined.isel(trial=[1])) == long
-    assert chosen(joined.isel(trial=[0])) == Setting(0.2)
-    same = _joined([tuning_record(short).assign_coords(trial=[i]) for i in range(2)])
+    both = joined(tuning_record(t).assign_coords(trial=[i]) for i, t in enumerate((short, long)))
+    assert trials_of(both.isel(trial=[0])) == short
+    assert trials_of(both.isel(trial=[1])) == long
+    assert chosen(both.isel(trial=[0])) == Setting(0.2)
+    same = joined([tuning_record(short).assign_coords(trial=[i]) for i in range(2)])
     assert same.failure.dtype.kind == "i"  # and nothing changes where they are as long
