@@ -151,7 +151,8 @@ def main() -> int:
     arguments = parser.parse_args()
     try:
         stability.need_measured()
-    except FileNotFoundError as error:
+        read_address()
+    except (FileNotFoundError, ValueError) as error:
         print(error, file=sys.stderr)
         return 1
     run_notebooks(arguments.profile)

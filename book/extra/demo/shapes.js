@@ -90,14 +90,21 @@ export function text(x, y, content, anchor, name = "") {
   );
 }
 
+const ruler = document.createElement("canvas").getContext("2d");
+
+/** The width of a label in pixels; demo.css sets its size. */
+function widthOf(label) {
+  ruler.font = `12px ${getComputedStyle(document.body).fontFamily}`;
+  return ruler.measureText(label).width;
+}
+
 /** Names of curves with a piece of their line each, right-aligned at x. */
 export function legend(x, y, entries) {
   const parts = [];
   let right = x;
   for (const [name, label, shape] of [...entries].reverse()) {
-    const size = label.length * 6.2;
     parts.push(text(right, y, label, "end"));
-    const end = right - size - 6;
+    const end = right - widthOf(label) - 6;
     parts.push(path(shape ? shape(end - 6, y - 4) : `M${end - 22} ${y - 4}h22`, name));
     right = end - (shape ? 22 : 34);
   }
