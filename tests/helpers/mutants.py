@@ -252,8 +252,8 @@ MUTANTS = (
     Mutant(
         "the second best setting of pilots", SVGD,
         "companion/tuning.py",
-        "record.score.isel(trial=0).values.argmax()",
-        "record.score.isel(trial=0).values.argsort()[-2]",
+        "return best(trials_of(record)).candidate",
+        "return sorted(trials_of(record), key=lambda trial: trial.score)[-2].candidate",
     ),
     Mutant(
         "the second best setting of pilots in section 3", ADAPTIVE,

@@ -9,6 +9,7 @@ from toy_experiments import EXPERIMENT, PILOTED, Toy, run_chunk
 
 from steinis_lib import SVGD, Gaussian
 from steinis_lib.companion.registry import EXPERIMENTS
+from steinis_lib.companion.runner.compute import joined
 from steinis_lib.companion.runner.experiment import (
     Cell,
     Chunk,
@@ -152,7 +153,7 @@ def test_a_chunk_is_a_function_of_its_name(name):
     found = {}
     for cell in first:
         chunks = experiment.chunks(parameters, cell)
-        found[cell.label] = xr.concat([compute_chunk(cell, parameters, c) for c in chunks], "trial")
+        found[cell.label] = joined(compute_chunk(cell, parameters, c) for c in chunks)
 
     def numbers(cell, p):
         chunk = with_pilots(cell, experiment.chunks(p, cell)[0], found)
