@@ -26,7 +26,7 @@ from steinis_lib.companion.sections.s2_mixtures.experiment import (
     trials,
     tuning_label,
 )
-from steinis_lib.companion.tuning import chosen, ends, trials_of
+from steinis_lib.companion.tuning import PATIENCE, chosen, ends, trials_of
 
 TINY = {
     "n_trials": 6,
@@ -69,7 +69,8 @@ def test_every_tuned_method_has_the_same_budget(tiny):
     for method in TUNED:
         record = tiny.all_pilots()[tuning_label("easy", method)]
         tried = trials_of(record)
-        assert len({trial.candidate for trial in tried}) == len(tried) == 10
+        assert len({trial.candidate for trial in tried}) == len(tried)
+        assert 10 <= len(tried) <= 10 * PATIENCE  # more than 10 while the best has an untried side
         assert max(tried, key=lambda trial: trial.score).candidate == chosen(record)
         assert ends(record, axes_of(method))  # the axes are those that the search was given
         spent[method] = {trial.gradients for trial in tried}

@@ -26,7 +26,7 @@ from steinis_lib.companion.sections.s5_likelihood.problem import (
     problem,
 )
 from steinis_lib.companion.sections.s5_likelihood.truth import rough_log_z
-from steinis_lib.companion.tuning import chosen
+from steinis_lib.companion.tuning import PATIENCE, chosen
 from steinis_lib.companion.vae.networks import VAE, Decoder, Encoder
 
 F64 = torch.float64
@@ -213,7 +213,7 @@ def test_every_tuned_method_has_the_same_budget(one_latent):
         # a first evaluation; HAIS-10L spends its ten leapfrogs in two transitions.
         cost = 20 * 30 if "steinis" in name else (20 + 1) * 50
         assert set(record.gradients.values.ravel()) == {2 * cost}, name
-        assert record.sizes["candidate"] == 12, name
+        assert 12 <= record.sizes["candidate"] <= 12 * PATIENCE, name
 
 
 @pytest.mark.parametrize(
