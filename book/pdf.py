@@ -1,7 +1,7 @@
 """Make one PDF of the whole built book: ``make pdf``.
 
 All pages are put into one, with contents, and figures that have no caption get one with a number.
-Chromium prints it twice: the first time tells on which page each heading is.
+Chromium prints it twice: the first time shows on which page each heading is.
 """
 
 from __future__ import annotations
@@ -24,19 +24,23 @@ from urllib.parse import urldefrag, urlsplit
 import yaml
 from bookparts.address import read_address
 from playwright.sync_api import sync_playwright
-from pypdf import PdfReader
+from pypdf import PdfReader, PdfWriter
 
 from steinis_lib.core.files import replacing
 
 BOOK = Path(__file__).resolve().parent
 HTML = BOOK / "_build" / "html"
 OUTPUT = BOOK / "_build" / "steinis-companion.pdf"
-ONE_PAGE = "whole_book.html"
 FOOTER = (
     '<div style="width: 100%; font-size: 8px; text-align: center;">'
     '<span class="pageNumber"></span></div>'
 )
 
+FILL_IN = """(numbers) => {
+  for (const place of document.querySelectorAll("[data-page-of]")) {
+    place.textContent = numbers[place.dataset.pageOf];
+  }
+}"""
 PREPARE = (BOOK / "print.js").read_text("utf-8")
 """What the page does to itself before it is printed: captions, and nothing wider than the paper."""
 
@@ -85,32 +89,52 @@ def merged(html: str, page: str, pages: list[str], site: str = "") -> str:
     return re.sub(r'(?<=\ssrc=")(?![a-z]+:|//)([^"]+)', lambda m: _inside(m[1], page), html)
 
 
-def contents(articles: dict[str, str], numbers: dict[str, int]) -> str:
-    """Return the table of contents: each page's title and its headings, with page numbers."""
-    rows = []
+def headings(articles: dict[str, str]) -> list[tuple[str, int, str]]:
+    """Return target, level and HTML of each page's title and of the headings below it."""
+    heading = r'<section[^>]*\sid="([^"]+)"[^>]*>(?:\s*<span[^>]*></span>)*\s*<h([12])>(.*?)</h\2>'
+    found = []
     for html in articles.values():
-        heading = (
-            r'<section[^>]*\sid="([^"]+)"[^>]*>(?:\s*<span[^>]*></span>)*\s*<h([12])>(.*?)</h\2>'
-        )
         for target, level, title in re.findall(heading, html, re.DOTALL):
             plain = re.sub(r'<a class="headerlink".*?</a>', "", title, flags=re.DOTALL)
-            plain = re.sub(r"</?a\b[^>]*>", "", plain)
-            number = numbers.get(target, "")
-            rows.append(
-                f'<li class="contents-{level}"><a href="#{target}"><span>{plain}</span>'
-                f"<span>{number}</span></a></li>"
-            )
+            found.append((target, int(level), re.sub(r"</?a\b[^>]*>", "", plain)))
+    return found
+
+
+def contents(articles: dict[str, str]) -> str:
+    """Return the table of contents: titles and headings, with room for their page numbers."""
+    rows = (
+        f'<li class="contents-{level}"><a href="#{target}"><span>{title}</span>'
+        f'<span data-page-of="{target}"></span></a></li>'
+        for target, level, title in headings(articles)
+    )
     return f'<nav class="book-contents"><h1>Contents</h1><ul>{"".join(rows)}</ul></nav>'
 
 
-def whole_page(pages: list[str], numbers: dict[str, int], site: str = "") -> str:
-    """Return the HTML of the whole book as one page."""
-    first = (HTML / f"{pages[0]}.html").read_text("utf-8")
-    head = first[: first.index("</head>")]
-    articles = {
+def add_outline(writer: PdfWriter, articles: dict[str, str], numbers: dict[str, int]) -> None:
+    """Give a PDF the outline that a reader shows beside its pages.
+
+    That of Chromium loses blanks where a heading is broken into lines.
+    """
+    parent = None
+    for target, level, title in headings(articles):
+        plain = re.sub(r"\\[()]|\\", "", unescape(re.sub("<[^>]*>", "", title)))
+        above = parent if level > 1 else None
+        item = writer.add_outline_item(title=plain, page_number=numbers[target] - 1, parent=above)
+        parent = item if level == 1 else parent
+
+
+def read_articles(pages: list[str], site: str = "") -> dict[str, str]:
+    """Return the text of each page of the built book, as a part of the whole one."""
+    return {
         page: merged(article((HTML / f"{page}.html").read_text("utf-8")), page, pages, site)
         for page in pages
     }
+
+
+def whole_page(articles: dict[str, str]) -> str:
+    """Return the HTML of the whole book as one page."""
+    first = (HTML / f"{next(iter(articles))}.html").read_text("utf-8")
+    head = first[: first.index("</head>")]
     config = yaml.safe_load((BOOK / "_config.yml").read_text("utf-8"))
     title, author = escape(config["title"]), escape(config["author"])
     body = "".join(
@@ -122,7 +146,7 @@ def whole_page(pages: list[str], numbers: dict[str, int], site: str = "") -> str
         '<body data-default-mode="light"><main class="bd-content whole-book">'
         f'<header class="book-title"><h1>{title}</h1><p>{author}</p><p>This is the book as one '
         "document. The code that its pages fold away is left out.</p></header>"
-        f"{contents(articles, numbers)}{body}</main></body></html>"
+        f"{contents(articles)}{body}</main></body></html>"
     )
 
 
@@ -153,14 +177,27 @@ def served(folder: Path) -> Iterator[str]:
 
 def make(output: Path, browser: Any, pages: list[str], site: str = "") -> list[str]:
     """Write the PDF, and return what is wider than its page, as far as anything is."""
-    numbers: dict[str, int] = {}
+    articles = read_articles(pages, site)
     with served(HTML) as address:
-        for _ in range(2):
-            html = whole_page(pages, numbers, site)
-            pdf, wide = _print(browser, f"{address}/{ONE_PAGE}", html)
-            numbers = page_numbers(PdfReader(io.BytesIO(pdf)))
+        url = f"{address}/whole_book.html"  # which is there for this browser only
+        page = browser.new_page(viewport={"width": 680, "height": 960}, color_scheme="light")
+        page.add_init_script("localStorage.setItem('mode', 'light')")
+        page.emulate_media(media="print")
+        html = whole_page(articles)
+        page.route(url, lambda route: route.fulfill(body=html, content_type="text/html"))
+        page.goto(url, wait_until="load")
+        page.wait_for_function(
+            "() => window.MathJax?.startup?.promise?.then(() => true)", timeout=120_000
+        )
+        wide: list[str] = page.evaluate(PREPARE)
+        numbers = page_numbers(PdfReader(io.BytesIO(_printed(page))))
+        page.evaluate(FILL_IN, numbers)
+        pdf = _printed(page)
+        page.close()
+    writer = PdfWriter(clone_from=io.BytesIO(pdf))
+    add_outline(writer, articles, numbers)
     with replacing(output) as scratch:
-        scratch.write_bytes(pdf)
+        writer.write(scratch)
     return wide
 
 
@@ -190,29 +227,17 @@ def main() -> int:
     return 0
 
 
-def _print(browser: Any, url: str, html: str) -> tuple[bytes, list[str]]:
-    """Print a page that stands at an address of the served book without being a file there."""
-    page = browser.new_page(viewport={"width": 680, "height": 960}, color_scheme="light")
-    page.add_init_script("localStorage.setItem('mode', 'light')")
-    page.emulate_media(media="print")
-    page.route(url, lambda route: route.fulfill(body=html, content_type="text/html"))
-    page.goto(url, wait_until="load")
-    page.wait_for_function(
-        "() => window.MathJax?.startup?.promise?.then(() => true)", timeout=120_000
-    )
-    wide: list[str] = page.evaluate(PREPARE)
+def _printed(page: Any) -> bytes:
     pdf: bytes = page.pdf(
         format="A4",
         margin={"top": "18mm", "bottom": "18mm", "left": "15mm", "right": "15mm"},
         display_header_footer=True,
         header_template="<span></span>",
         footer_template=FOOTER,
-        outline=True,
         tagged=True,
         print_background=True,
     )
-    page.close()
-    return pdf, wide
+    return pdf
 
 
 def _link(name: str, href: str, page: str, pages: list[str], site: str) -> str:

@@ -12,7 +12,8 @@
     figures.forEach((figure, i) => {
       const caption = document.createElement("p");
       caption.className = "book-caption";
-      const shows = figure.querySelector("[aria-label]").getAttribute("aria-label");
+      const picture = figure.querySelector("[aria-label], [alt]");
+      const shows = picture.getAttribute("aria-label") ?? picture.getAttribute("alt");
       caption.textContent = `Figure ${name}.${i + 1}. ${shows}`;
       figure.append(caption);
     });
