@@ -107,7 +107,8 @@ def open_page(browser: Any, url: str, site: str, mode: str | None = None, **opti
 
     page.route("**/*", guard)
     page.on("response", note_status)
-    page.on("requestfailed", lambda request: problems.append(f"failed: {request.url}"))
+    if options.get("java_script_enabled", True):  # without it, preloaded scripts are given up
+        page.on("requestfailed", lambda request: problems.append(f"failed: {request.url}"))
     page.on("pageerror", lambda error: problems.append(f"script error: {error}"))
     page.on("console", note_message)
     page.goto(url, wait_until="load")
