@@ -78,17 +78,21 @@ def page(package: ModuleType) -> str:
     return text
 
 
-def summary_table() -> str:
-    """Return a table of all public names with the first sentence that describes each."""
-    rows = ["| Name | What it is |", "|---|---|"]
+def summary_tables() -> str:
+    """Return, for each package, a table of its public names with what its docstring begins with."""
     home = homes()
+    text = ""
     for package in packages():
-        for name in package.__all__:
-            full = f"{package.__name__}.{name}"
-            if home[full] == full:
-                text = _first_sentence(getattr(package, name)).replace("|", r"\|")
-                rows.append(f"| {{py:obj}}`{full}` | {text} |")
-    return "\n".join(rows) + "\n"
+        full_names = (f"{package.__name__}.{name}" for name in package.__all__)
+        own = [full for full in full_names if home[full] == full]
+        if own:
+            text += f"## From `{package.__name__}`\n\n| Name | What it is |\n|---|---|\n"
+        for full in own:
+            name = full.rpartition(".")[2]
+            what = _first_paragraph(getattr(package, name)).replace("|", r"\|")
+            text += f"| {{py:obj}}`~{full}` | {what} |\n"
+        text += "\n"
+    return text
 
 
 def write_pages(book: Path, fragments: Path) -> None:
@@ -97,7 +101,7 @@ def write_pages(book: Path, fragments: Path) -> None:
     folder.mkdir(exist_ok=True)
     for package in packages():
         _write(folder / f"{page_name(package)}.md", page(package))
-    _write(fragments / "api_table.md", summary_table())
+    _write(fragments / "api_table.md", summary_tables())
 
 
 def _directive(package: ModuleType, name: str) -> str:
@@ -114,7 +118,7 @@ def _block(directives: str) -> str:
     return f"```{{eval-rst}}\n{directives}\n```\n\n"
 
 
-def _first_sentence(value: object) -> str:
+def _first_paragraph(value: object) -> str:
     paragraph = (inspect.getdoc(value) or "").partition("\n\n")[0]
     return " ".join(paragraph.split()).replace("``", "`")
 
