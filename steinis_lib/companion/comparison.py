@@ -148,7 +148,8 @@ def variation(stored: xr.DataArray, like: xr.DataArray) -> xr.DataArray:
     over = [d for d in stored.dims if d not in like.dims]
     if math.prod(stored.sizes[d] for d in over) == 1:
         return abs(finite).max(over).fillna(0.0)
-    return finite.std(over).fillna(0.0)
+    with np.errstate(over="ignore"):  # where a run diverged, it may be infinite
+        return finite.std(over).fillna(0.0)
 
 
 def _by_moves(stored: xr.DataArray) -> xr.DataArray:
