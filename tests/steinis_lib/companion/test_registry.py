@@ -37,7 +37,10 @@ def test_a_sections_statistics_are_of_its_own_experiments():
 def test_the_page_begins_with_the_sections_title_and_all_its_parameters(name):
     section = SECTIONS[name]
     notebook = nbformat.read(section.notebook_path, as_version=4)
-    assert notebook.cells[0].source.splitlines()[0].endswith(section.title)
+    setup, first = notebook.cells[:2]  # the setup is not shown in the book
+    assert setup.metadata["tags"] == ["remove-cell"]
+    assert first.cell_type == "markdown"
+    assert first.source.splitlines()[0].endswith(section.title)
     (cell,) = (c for c in notebook.cells if "parameters" in c.metadata.get("tags", []))
     assert cell.source == parameters_cell(section.experiments[0].parameters)
 
