@@ -25,6 +25,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -73,16 +74,12 @@ def run_worker(switch: str, seed: int, only: list[str] | None) -> None:
 
 def measure(switch: str, seed: int, only: list[str] | None) -> None:
     """Append, for each method, the spreads of one chunk under one switch to the kept file."""
-    import torch
-
     from steinis_lib.companion.obtain import stored
     from steinis_lib.companion.registry import EXPERIMENTS
-    from steinis_lib.companion.rounding import spread_between
+    from steinis_lib.companion.rounding import nudged, spread_between
     from steinis_lib.companion.runner.experiment import with_pilots
     from steinis_lib.companion.runner.workers import Failure, run_jobs
 
-    if switch == "nudged":
-        nudge(torch)
     path = KEPT / f"{switch}-{seed}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     done = {(r["experiment"], r["method"]) for r in rows(path)}
@@ -102,7 +99,8 @@ def measure(switch: str, seed: int, only: list[str] | None) -> None:
                 continue
             started = time.process_time()
             job = (cell, with_pilots(cell, chunk, groups))
-            ((_, fresh),) = run_jobs([job], {name: parameters})
+            with nudged() if switch == "nudged" else nullcontext():
+                ((_, fresh),) = run_jobs([job], {name: parameters})
             if isinstance(fresh, Failure):
                 raise RuntimeError(f"{chunk.name}: {fresh.report}")
             old = groups[chunk.label].sel(trial=fresh.trial)
@@ -118,18 +116,6 @@ def measure(switch: str, seed: int, only: list[str] | None) -> None:
             with path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
             print(f"{switch} {seed}: {chunk.name}", flush=True)
-
-
-def nudge(torch: Any) -> None:
-    """Move every uniform and normal random number by one unit in the last place."""
-    for name, towards in (("randn", torch.inf), ("rand", 0.5)):
-        draw = getattr(torch, name)
-
-        def nudged(*args: Any, draw: Any = draw, towards: float = towards, **options: Any) -> Any:
-            values = draw(*args, **options)
-            return torch.nextafter(values, torch.full_like(values, towards))
-
-        setattr(torch, name, nudged)
 
 
 def rows(path: Path) -> Iterator[dict[str, Any]]:

@@ -57,7 +57,8 @@ def verify(
     is stored, for as many methods as --minutes allows; with --chunks, fewer, and with --leave-out,
     none of some methods. Numbers must agree within a tolerance that was measured. Where rounding
     errors grow until they decide the result, only the first transitions must, and the end is
-    compared in distribution.
+    compared in distribution. A chunk that differs by more is computed again with random numbers
+    moved by rounding errors, to see whether these explain it.
     Exits with 1 if a published verdict no longer follows from the data, or if the data differ.
     """
     try:
@@ -165,6 +166,7 @@ def _record(request: Request, checks: list[ChunkCheck]) -> dict[str, Any]:
                 "chunk": check.name,
                 "method": check.method,
                 "failure": check.failure,
+                "nudged": check.n_nudged,
                 "variables": [_of_variable(c) for c in check.comparisons],
             }
             for check in checks
@@ -193,6 +195,11 @@ def _described(record: dict[str, Any]) -> str:
         lines.append(
             f"  {len(record['chunks'])} chunks computed again, largest deviation "
             f"{record['largest_deviation']:.2g} of what is allowed"
+        )
+    if nudged := [chunk["chunk"] for chunk in record["chunks"] if chunk["nudged"]]:
+        lines.append(
+            "  computed more than once, with moved random numbers, to measure how far rounding "
+            f"errors go: {'; '.join(nudged)}"
         )
     for how, what in (
         ("distribution", "compared in distribution only, as rounding errors decide them"),
@@ -226,6 +233,7 @@ def _summary(
         "by_numbers": how["numbers"],
         "in_distribution": how["distribution"],
         "not_compared": how["none"],
+        "nudged": sum(c["nudged"] > 0 for r in records for c in r["chunks"]),
         "largest_deviation": round(max((r["largest_deviation"] for r in records), default=0.0), 4),
         "false_alarms_below": 2 * how["distribution"] * comparison.LEVEL,
         "seed": seed,

@@ -4,10 +4,11 @@ import json
 
 import numpy as np
 import pytest
+import torch
 import xarray as xr
 
 from steinis_lib.companion import rounding
-from steinis_lib.companion.rounding import difference, larger, spread_between, spread_like
+from steinis_lib.companion.rounding import difference, larger, nudged, spread_between, spread_like
 
 
 def variable(values, *dims, **coords):
@@ -102,3 +103,29 @@ def test_spreads_of_different_kinds_are_not_mixed():
     for one, other in ((0.5, {"1": 0.5}), ({"1": 0.5}, 0.5)):
         with pytest.raises(AssertionError):
             larger(one, other)
+
+
+def draws():
+    g = torch.Generator().manual_seed(3)
+    return torch.rand(9, generator=g), torch.randn(2, 9, generator=g, dtype=torch.float32)
+
+
+def test_random_numbers_are_moved_by_one_unit_in_the_last_place_and_not_for_good():
+    uniform, normal = draws()
+    with nudged():
+        moved, more = draws()
+    assert torch.equal(moved, torch.nextafter(uniform, torch.full_like(uniform, 0.5)))
+    assert torch.equal(more, torch.nextafter(normal, torch.full_like(normal, torch.inf)))
+    assert (moved != uniform).all() and (more != normal).all()
+    with pytest.raises(ArithmeticError), nudged(2):
+        raise ArithmeticError
+    assert all(torch.equal(a, b) for a, b in zip(draws(), (uniform, normal), strict=True))
+
+
+def test_random_numbers_move_by_more_units_and_the_other_way():
+    uniform, normal = draws()
+    low = torch.full_like(normal, -torch.inf)
+    with nudged(-2):
+        moved, less = draws()
+    assert torch.equal(less, torch.nextafter(torch.nextafter(normal, low), low))
+    assert torch.where(uniform < 0.5, moved > uniform, moved < uniform).all()

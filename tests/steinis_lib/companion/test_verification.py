@@ -6,9 +6,11 @@ import xarray as xr
 from steinis_lib.companion import verification
 from steinis_lib.companion.comparison import Comparison
 from steinis_lib.companion.parameters import ParameterError, Parameters
+from steinis_lib.companion.rounding import nudged
+from steinis_lib.companion.runner import first_states
 from steinis_lib.companion.runner.compute import compute
 from steinis_lib.companion.runner.experiment import Cell, Experiment
-from steinis_lib.companion.verification import Request
+from steinis_lib.companion.verification import NUDGES, Request
 
 
 def random_values(p, chunk):
@@ -260,3 +262,67 @@ def test_spreads_are_those_of_the_experiment_and_the_method(stored, spreads):
     spreads |= {"toy": {"a": {"value": 1e-5}}, "other": {"b": {"value": 1e-5}}}
     (line,) = lines(recompute(TOY, bad, seed))
     assert line.startswith("toy, b, ")
+
+
+# ------------------------------------------------------------------- what rounding errors explain
+
+
+def doubling(p, chunk, n=48):
+    """Numbers in 64 bits whose rounding errors double n times, and others that have none."""
+    x = torch.randn(chunk.n_trials, generator=chunk.generator(), dtype=torch.float64)
+    end = (x * 2.0**n).frac().abs()
+    start = x.reshape(-1, 1, 1).expand(-1, 2, 1)
+    dims = ("trial", *first_states.DIMENSIONS)
+    return xr.Dataset(
+        {"end": ("trial", end), "stable": ("trial", x), first_states.NAME: (dims, start)}
+    )
+
+
+MANY = 40
+DOUBLING = Experiment("toy", Parameters, lambda p: [Cell("a", MANY, doubling, 10)])
+
+
+def on_another_processor(experiment=DOUBLING):
+    """The stored result of a processor that rounds otherwise."""
+    with nudged(5):
+        return compute(experiment, PLAIN)
+
+
+def edited(tree, name, factor=1.0, plus=0.0):
+    values = tree["a"].to_dataset()
+    return xr.DataTree.from_dict({"a": values.assign({name: values[name] * factor + plus})})
+
+
+def test_a_chunk_that_rounding_errors_decide_is_compared_in_distribution(spreads):
+    (check,) = recompute(DOUBLING, on_another_processor())
+    assert check.problems == [] and check.n_nudged == 1
+    assert {c.variable: c.how for c in check.comparisons} == {
+        "end": "distribution", "first_states": "numbers", "stable": "numbers",
+    }  # fmt: skip
+
+
+def test_a_chunk_that_agrees_is_computed_once(spreads):
+    (check,) = recompute(DOUBLING, compute(DOUBLING, PLAIN))
+    assert check.problems == [] and check.n_nudged == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "n_nudged"),
+    [
+        ("stable", {"factor": 1 + 1e-5}, len(NUDGES)),  # moved numbers do not move it so far
+        ("end", {"plus": 2.0}, len(NUDGES)),  # another distribution
+        ("first_states", {"factor": 1 + 1e-5}, 0),  # rounding errors cannot explain these
+    ],
+)
+def test_an_error_stays_one_beside_numbers_that_rounding_errors_decide(
+    spreads, name, change, n_nudged
+):
+    (check,) = recompute(DOUBLING, edited(on_another_processor(), name, **change))
+    assert check.n_nudged == n_nudged
+    assert any(f": {name} " in line for line in check.problems)
+
+
+def test_an_error_of_a_stable_program_is_not_explained(stored, spreads):
+    seed = next(s for s in range(99) if choose(s)[0] == ("a", 0))
+    checks = recompute(TOY, changed(stored, "a", trial=0, factor=1 + 1e-5), seed)
+    assert checks[0].n_nudged == len(NUDGES) and "value differs" in checks[0].problems[0]

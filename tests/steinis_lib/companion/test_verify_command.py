@@ -260,7 +260,7 @@ def test_results_that_agree_pass(toys):
     last = summary(found)
     assert last == {
         "passed": "yes", "claims": "0", "readings": "0", "results": "2", "chunks": "6",
-        "by_numbers": "6", "in_distribution": "4", "not_compared": "2",
+        "by_numbers": "6", "in_distribution": "4", "not_compared": "2", "nudged": "0",
         "largest_deviation": last["largest_deviation"],
         "false_alarms_below": last["false_alarms_below"], "seed": "7",
     }  # fmt: skip
@@ -319,7 +319,10 @@ def test_an_edited_number_is_found_and_named_and_the_other_results_are_checked(t
     assert "one, few, chunk" in lines[0] and ": stable differs in 2 of 2 numbers" in lines[0]
     assert "two, third, chunk" in lines[1] and ": stable differs in 20 of 20" in lines[1]
     if not options:
+        again = "computed more than once, with moved random numbers, to measure how far rounding"
+        assert f"{again} errors go: one, few, chunk " in found.stdout
         assert summary(found)["passed"] == "no" and summary(found)["chunks"] == "6"
+        assert summary(found)["nudged"] == "2"
         assert float(summary(found)["largest_deviation"]) > 10
         assert "one: differs" in found.stdout and "two: differs" in found.stdout
         return
@@ -327,6 +330,7 @@ def test_an_edited_number_is_found_and_named_and_the_other_results_are_checked(t
     assert table["summary"]["passed"] == "no" and table["summary"]["largest_deviation"] > 10
     for record, method, line in zip(table["results"], ("few", "third"), lines, strict=True):
         assert record["passed"] is False and record["largest_deviation"] > 10
+        assert {c["method"]: c["nudged"] for c in record["chunks"] if c["nudged"]} == {method: 3}
         assert len(record["problems"]) == 1 and record["problems"][0] in line
         wrong = [
             (chunk["method"], v["name"])
