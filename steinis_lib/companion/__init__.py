@@ -7,7 +7,8 @@ the extra ``companion``.
 * `runner`: the engine; `results` and `obtain`: stored results;
 * `claims` and `verification`: verdicts, and checks of the stored results;
 * `problems`: the paper's own test problems;
-* `methods`, `tuning` and `counting`: what the experiments share;
+* `settings`, `methods`, `method_readings` and `counting`: what the experiments share;
+* `search`, `tuning` and `tuning_records`: how settings are searched, and what was found;
 * `vae`: the models of section 5.4, and their images;
 * `notebooks`, `page`, `figures`, `method_labels` and `intervals`: what the pages are made of;
 * `cli`, `train_command` and `terminal`: the command ``steinis``.

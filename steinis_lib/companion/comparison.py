@@ -33,7 +33,7 @@ from scipy.stats import mannwhitneyu
 
 from steinis_lib.companion.rounding import Spread, difference, spread_like
 from steinis_lib.companion.runner import first_states
-from steinis_lib.companion.tuning import FIELDS
+from steinis_lib.companion.tuning_records import FIELDS
 
 RELATIVE, ABSOLUTE = 1e-6, 1e-9
 """What stable numbers may differ by in any case."""

@@ -13,11 +13,11 @@ import xarray as xr
 from steinis_lib.companion.checkout import DATA
 from steinis_lib.companion.claims import Claim
 from steinis_lib.companion.method_labels import LABELS
-from steinis_lib.companion.methods import TUNED, Axis, axes_of
 from steinis_lib.companion.obtain import stored
 from steinis_lib.companion.registry import SECTIONS
 from steinis_lib.companion.sections.s3_adaptive_is.problem import KINDS, RATES
-from steinis_lib.companion.tuning import WORDS, tuning_table
+from steinis_lib.companion.settings import TUNED, Axis, axes_of
+from steinis_lib.companion.tuning_records import WORDS, tuning_table
 
 ERROR_RATES = DATA / "error_rates.json"
 """What ``benchmarks/error_rates.py`` measured."""

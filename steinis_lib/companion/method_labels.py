@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from steinis_lib.companion.methods import Setting
+from steinis_lib.companion.settings import Setting
 
 LABELS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "is": ("IS", "olive", {"linestyle": ":"}),

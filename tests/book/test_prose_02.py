@@ -6,7 +6,6 @@ from prose import in_page, result
 
 from steinis_lib.companion import claims
 from steinis_lib.companion.intervals import mean, share
-from steinis_lib.companion.methods import FAMILIES, axes_of
 from steinis_lib.companion.sections.s2_mixtures import statistics as gmm
 from steinis_lib.companion.sections.s2_mixtures.experiment import (
     EXTRA,
@@ -17,7 +16,8 @@ from steinis_lib.companion.sections.s2_mixtures.experiment import (
     methods_on,
     tuning_label,
 )
-from steinis_lib.companion.tuning import chosen, tuning_table
+from steinis_lib.companion.settings import FAMILIES, axes_of
+from steinis_lib.companion.tuning_records import chosen, tuning_table
 
 PAGE = "02_gmm_estimation.ipynb"
 KINDS = (*MIXTURES, *EXTRA)

@@ -5,8 +5,9 @@ from prose import in_page, result
 
 from steinis_lib.companion.fairness_page import at_an_end, tuning_rows
 from steinis_lib.companion.intervals import mean
+from steinis_lib.companion.search import best
 from steinis_lib.companion.sections.s3_adaptive_is import statistics as comparison
-from steinis_lib.companion.tuning import best, trials_of
+from steinis_lib.companion.tuning_records import trials_of
 
 PAGE = "03_adaptive_is.ipynb"
 DATA = "adaptive-comparison"

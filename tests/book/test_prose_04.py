@@ -6,11 +6,12 @@ from prose import in_page, result
 
 from steinis_lib.companion.checkout import ROOT
 from steinis_lib.companion.intervals import mean
-from steinis_lib.companion.methods import FAMILIES, TUNED, axes_of
+from steinis_lib.companion.search import best
 from steinis_lib.companion.sections.s3_adaptive_is import problem as adaptive_problem
 from steinis_lib.companion.sections.s4_rbm import experiment
 from steinis_lib.companion.sections.s4_rbm import statistics as rbm
-from steinis_lib.companion.tuning import best, chosen, ends, trials_of
+from steinis_lib.companion.settings import FAMILIES, TUNED, axes_of
+from steinis_lib.companion.tuning_records import chosen, ends, trials_of
 
 PAGE = "04_rbm.ipynb"
 DIMS, ALL_DIMS = (10, 20, 50, 100), range(10, 101, 10)

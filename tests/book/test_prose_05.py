@@ -3,8 +3,8 @@
 import numpy as np
 from prose import in_page, result
 
-from steinis_lib.companion.methods import FAMILIES
 from steinis_lib.companion.sections.s5_likelihood import statistics as likelihood
+from steinis_lib.companion.settings import FAMILIES
 
 PAGE = "05_vae.ipynb"
 

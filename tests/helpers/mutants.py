@@ -251,7 +251,7 @@ MUTANTS = (
     ),
     Mutant(
         "the second best setting of pilots", SVGD,
-        "companion/tuning.py",
+        "companion/tuning_records.py",
         "return best(trials_of(record)).candidate",
         "return sorted(trials_of(record), key=lambda trial: trial.score)[-2].candidate",
     ),

@@ -7,7 +7,8 @@ import torch
 from steinis_lib import SteinIS
 from steinis_lib.companion.adagrad import AdaGradSteinIS
 from steinis_lib.companion.diverging import LossyRun
-from steinis_lib.companion.methods import Setting, along_transitions, readings
+from steinis_lib.companion.method_readings import along_transitions, readings
+from steinis_lib.companion.settings import Setting
 from steinis_lib.core.checks import NotFiniteError, check_finite
 from steinis_lib.stein.kernels import RBF
 from steinis_lib.targets.base import Gaussian

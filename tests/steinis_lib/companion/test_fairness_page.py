@@ -14,11 +14,12 @@ from steinis_lib.companion.fairness_page import (
     tuning_rows,
     tuning_tables,
 )
-from steinis_lib.companion.methods import TUNED, Axis, Setting, axes_of
 from steinis_lib.companion.obtain import stored
 from steinis_lib.companion.registry import EXPERIMENTS
+from steinis_lib.companion.search import Failure, search
 from steinis_lib.companion.sections.s3_adaptive_is.problem import KINDS, RATES
-from steinis_lib.companion.tuning import Failure, search, tuning_record
+from steinis_lib.companion.settings import TUNED, Axis, Setting, axes_of
+from steinis_lib.companion.tuning_records import tuning_record
 
 
 def case(where, side, reproduced, partly, not_reproduced):

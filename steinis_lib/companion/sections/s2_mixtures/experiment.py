@@ -21,11 +21,14 @@ import xarray as xr
 from pydantic import Field
 from torch import Tensor
 
-from steinis_lib.companion.methods import FAMILIES, axes_of, build_sampler, readings, tuned_as
+from steinis_lib.companion.method_readings import readings
+from steinis_lib.companion.methods import build_sampler
 from steinis_lib.companion.parameters import Parameters, Rising
 from steinis_lib.companion.runner.experiment import Cell, Chunk, Experiment, stream
 from steinis_lib.companion.sections.s2_mixtures.direct import direct_sampling
-from steinis_lib.companion.tuning import chosen, tune_sampler, tuning_record
+from steinis_lib.companion.settings import FAMILIES, axes_of, tuned_as
+from steinis_lib.companion.tuning import tune_sampler
+from steinis_lib.companion.tuning_records import chosen, tuning_record
 from steinis_lib.importance import ImportanceSample
 from steinis_lib.path_integration import PathIntegration
 from steinis_lib.schedules import StepSize

@@ -55,7 +55,7 @@ from steinis_lib.companion.sections.s3_adaptive_is.problem import (
     together,
     warped,
 )
-from steinis_lib.companion.tuning import chosen
+from steinis_lib.companion.tuning_records import chosen
 from steinis_lib.schedules import StepSize
 from steinis_lib.steinis import SteinIS
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from steinis_lib.baselines.adaptive_is import AdaptiveIS, AdaptiveISState, Objective, Update
 from steinis_lib.baselines.mpmc import MixturePMC
-from steinis_lib.companion.methods import Setting, build_steinis
+from steinis_lib.companion.methods import build_steinis
 from steinis_lib.companion.problems.warped import WarpedMixture
 from steinis_lib.companion.sections.s3_adaptive_is.divergences import PlaneGrid, kernel_density
 from steinis_lib.companion.sections.s3_adaptive_is.mixture_weights import (
@@ -21,6 +21,7 @@ from steinis_lib.companion.sections.s3_adaptive_is.mixture_weights import (
     OptimalWeights,
     optimal_weights,
 )
+from steinis_lib.companion.settings import Setting
 from steinis_lib.core.checks import check_log_density
 from steinis_lib.importance import ImportanceSample
 from steinis_lib.schedules import StepSize

@@ -21,7 +21,7 @@ from steinis_lib.companion.sections.s3_adaptive_is.problem import (
     start,
     warped,
 )
-from steinis_lib.companion.tuning import chosen
+from steinis_lib.companion.tuning_records import chosen
 
 
 def steinis_panels(p: AdaptiveComparison, chunk: Chunk, family: str) -> xr.Dataset:

@@ -14,8 +14,8 @@ import torch
 import xarray as xr
 from torch import Tensor
 
-from steinis_lib.companion.methods import Axis, Setting, axes_of
 from steinis_lib.companion.runner.experiment import Chunk
+from steinis_lib.companion.search import Evaluation, Failure, search
 from steinis_lib.companion.sections.s3_adaptive_is.methods import (
     AdaptiveSetting,
     adapt,
@@ -35,7 +35,8 @@ from steinis_lib.companion.sections.s3_adaptive_is.problem import (
     together,
     warped,
 )
-from steinis_lib.companion.tuning import Evaluation, Failure, search, tuning_record
+from steinis_lib.companion.settings import Axis, Setting, axes_of
+from steinis_lib.companion.tuning_records import tuning_record
 from steinis_lib.targets.base import Proposal
 
 Pilots = tuple[Tensor, Tensor, int]

@@ -11,10 +11,10 @@ from pydantic import AfterValidator, Field, model_validator
 from torch import Tensor
 
 from steinis_lib.baselines.adaptive_is import Objective, Update
-from steinis_lib.companion.methods import FAMILIES, Axis
 from steinis_lib.companion.parameters import Parameters, Rising
 from steinis_lib.companion.problems.warped import WarpedMixture
 from steinis_lib.companion.runner.experiment import stream
+from steinis_lib.companion.search import best as best_trial
 from steinis_lib.companion.sections.s3_adaptive_is.methods import (
     AdaptiveSetting,
     Corner,
@@ -24,8 +24,8 @@ from steinis_lib.companion.sections.s3_adaptive_is.methods import (
     population,
 )
 from steinis_lib.companion.sections.s3_adaptive_is.mixture_weights import ExactObjective
-from steinis_lib.companion.tuning import best as best_trial
-from steinis_lib.companion.tuning import trials_of
+from steinis_lib.companion.settings import FAMILIES, Axis
+from steinis_lib.companion.tuning_records import trials_of
 from steinis_lib.targets.base import Gaussian, Proposal
 from steinis_lib.targets.mixtures import FullCovarianceMixture, GaussianMixture
 

@@ -29,7 +29,6 @@ import xarray as xr
 from scipy import stats
 
 from steinis_lib.companion.intervals import Array, Estimate, bootstrap, mean
-from steinis_lib.companion.methods import FAMILIES
 from steinis_lib.companion.sections.s3_adaptive_is.problem import (
     MAIN,
     REFINED,
@@ -39,6 +38,7 @@ from steinis_lib.companion.sections.s3_adaptive_is.problem import (
     pilot_label,
     refinement,
 )
+from steinis_lib.companion.settings import FAMILIES
 
 KERNELS = dict(zip(("rule", "double", "wide", "adagrad"), FAMILIES, strict=True))
 """The families of SteinIS by their words in the ledger."""

@@ -23,24 +23,14 @@ import xarray as xr
 from pydantic import Field
 from torch import Tensor
 
-from steinis_lib.companion.methods import (
-    FAMILIES,
-    METHODS,
-    TUNED,
-    Reading,
-    Sampler,
-    Setting,
-    along_transitions,
-    axes_of,
-    build_sampler,
-    build_steinis,
-    readings,
-    tuned_as,
-)
+from steinis_lib.companion.method_readings import Reading, along_transitions, readings
+from steinis_lib.companion.methods import Sampler, build_sampler, build_steinis
 from steinis_lib.companion.parameters import Parameters, Rising
 from steinis_lib.companion.problems.rbm import GaussBernoulliRBM, random_rbm
 from steinis_lib.companion.runner.experiment import Cell, Chunk, Experiment, stream
-from steinis_lib.companion.tuning import chosen, tune_sampler, tuning_record
+from steinis_lib.companion.settings import FAMILIES, METHODS, TUNED, Setting, axes_of, tuned_as
+from steinis_lib.companion.tuning import tune_sampler
+from steinis_lib.companion.tuning_records import chosen, tuning_record
 from steinis_lib.importance import ImportanceSample
 from steinis_lib.stein.kernels import RBF
 from steinis_lib.stein.maps import Determinant

@@ -19,9 +19,9 @@ import numpy as np
 import xarray as xr
 
 from steinis_lib.companion.intervals import Array, Estimate, bootstrap
-from steinis_lib.companion.methods import FAMILIES
 from steinis_lib.companion.sections.s4_rbm import experiment
 from steinis_lib.companion.sections.s4_rbm.experiment import RBMPartition, label
+from steinis_lib.companion.settings import FAMILIES
 
 KERNELS = {
     "rule": "steinis",

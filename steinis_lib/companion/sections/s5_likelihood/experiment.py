@@ -17,19 +17,8 @@ import torch
 import xarray as xr
 from torch import Tensor
 
-from steinis_lib.companion.methods import (
-    FAMILIES,
-    METHODS,
-    TUNED,
-    Reading,
-    Sampler,
-    Setting,
-    along_transitions,
-    axes_of,
-    build_sampler,
-    readings,
-    tuned_as,
-)
+from steinis_lib.companion.method_readings import Reading, along_transitions, readings
+from steinis_lib.companion.methods import Sampler, build_sampler
 from steinis_lib.companion.problems.decoder import DecoderPosterior
 from steinis_lib.companion.runner.experiment import Cell, Chunk, Experiment
 from steinis_lib.companion.sections.s5_likelihood.problem import (
@@ -53,7 +42,9 @@ from steinis_lib.companion.sections.s5_likelihood.truth import (
     by_hais,
     rough_log_z,
 )
-from steinis_lib.companion.tuning import chosen, tune_sampler, tuning_record
+from steinis_lib.companion.settings import FAMILIES, METHODS, TUNED, Setting, axes_of, tuned_as
+from steinis_lib.companion.tuning import tune_sampler
+from steinis_lib.companion.tuning_records import chosen, tuning_record
 from steinis_lib.stein.maps import Determinant
 
 EXTRA = ("steinis-leaders", "hais-1l-partial", "ais-unadjusted")

@@ -20,7 +20,6 @@ import numpy as np
 import xarray as xr
 
 from steinis_lib.companion.intervals import Array, Estimate, bootstrap, mean
-from steinis_lib.companion.methods import FAMILIES
 from steinis_lib.companion.sections.s5_likelihood.problem import (
     VAELikelihood,
     bounds_label,
@@ -28,6 +27,7 @@ from steinis_lib.companion.sections.s5_likelihood.problem import (
     label,
     truth_label,
 )
+from steinis_lib.companion.settings import FAMILIES
 
 KERNELS = {
     "rule": "steinis",

@@ -15,8 +15,9 @@ import numpy as np
 import torch
 import xarray as xr
 
-from steinis_lib.companion.methods import Setting, build_steinis
+from steinis_lib.companion.methods import build_steinis
 from steinis_lib.companion.problems.decoder import DecoderPosterior
+from steinis_lib.companion.settings import Setting
 from steinis_lib.companion.vae.networks import Decoder
 from steinis_lib.stein.maps import Determinant
 from steinis_lib.targets.base import Gaussian

@@ -19,7 +19,7 @@ import xarray as xr
 from pydantic import Field, model_validator
 
 from steinis_lib.companion.counting import Counted
-from steinis_lib.companion.methods import Setting, build_sampler
+from steinis_lib.companion.methods import build_sampler
 from steinis_lib.companion.parameters import Parameters, Rising
 from steinis_lib.companion.problems.decoder import DecoderPosterior
 from steinis_lib.companion.runner.experiment import Cell, Chunk, Experiment
@@ -30,6 +30,7 @@ from steinis_lib.companion.sections.s6_running_time.cost_growth import (
     time_scores,
     time_transitions,
 )
+from steinis_lib.companion.settings import Setting
 from steinis_lib.companion.vae import mnist
 from steinis_lib.companion.vae import networks as vae
 from steinis_lib.stein.maps import Determinant

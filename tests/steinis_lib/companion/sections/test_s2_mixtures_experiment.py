@@ -4,9 +4,9 @@ import torch
 from cells import Cells
 
 from steinis_lib import GaussianMixture
-from steinis_lib.companion.methods import FAMILIES, axes_of
 from steinis_lib.companion.parameters import ParameterError
 from steinis_lib.companion.runner.experiment import stream
+from steinis_lib.companion.search import PATIENCE
 from steinis_lib.companion.sections.s2_mixtures.experiment import (
     EXPERIMENT,
     EXTRA,
@@ -26,7 +26,8 @@ from steinis_lib.companion.sections.s2_mixtures.experiment import (
     trials,
     tuning_label,
 )
-from steinis_lib.companion.tuning import PATIENCE, chosen, ends, trials_of
+from steinis_lib.companion.settings import FAMILIES, axes_of
+from steinis_lib.companion.tuning_records import chosen, ends, trials_of
 
 TINY = {
     "n_trials": 6,

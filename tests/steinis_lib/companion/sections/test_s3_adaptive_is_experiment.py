@@ -8,8 +8,9 @@ import xarray as xr
 from cells import Cells
 from scipy.stats import gaussian_kde
 
-from steinis_lib.companion.methods import FAMILIES, Setting, axes_of, build_steinis
+from steinis_lib.companion.methods import build_steinis
 from steinis_lib.companion.parameters import ParameterError
+from steinis_lib.companion.search import PATIENCE, Failure
 from steinis_lib.companion.sections.s3_adaptive_is.divergences import PlaneGrid
 from steinis_lib.companion.sections.s3_adaptive_is.experiment import EXPERIMENT
 from steinis_lib.companion.sections.s3_adaptive_is.methods import (
@@ -45,7 +46,8 @@ from steinis_lib.companion.sections.s3_adaptive_is.problem import (
     warped,
 )
 from steinis_lib.companion.sections.s3_adaptive_is.statistics import best_curve
-from steinis_lib.companion.tuning import PATIENCE, Failure, chosen, ends, trials_of
+from steinis_lib.companion.settings import FAMILIES, Setting, axes_of
+from steinis_lib.companion.tuning_records import chosen, ends, trials_of
 
 TINY = {
     "n_repeats": 6,

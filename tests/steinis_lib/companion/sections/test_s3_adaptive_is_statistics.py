@@ -6,11 +6,11 @@ import xarray as xr
 
 from steinis_lib.companion import claims
 from steinis_lib.companion.intervals import resampling
-from steinis_lib.companion.methods import FAMILIES
 from steinis_lib.companion.reading_claims import judge
 from steinis_lib.companion.sections.s3_adaptive_is import statistics as comparison
 from steinis_lib.companion.sections.s3_adaptive_is.experiment import EXPERIMENT
 from steinis_lib.companion.sections.s3_adaptive_is.problem import NAME, AdaptiveComparison
+from steinis_lib.companion.settings import FAMILIES
 
 STAGES = [0, 10, 20, 50]
 NOISE = 0.2

@@ -6,10 +6,12 @@ import torch
 from cells import Cells
 
 from steinis_lib import ImportanceSample
-from steinis_lib.companion.methods import FAMILIES, Reading, Setting, build_steinis
+from steinis_lib.companion.method_readings import Reading
+from steinis_lib.companion.methods import build_steinis
 from steinis_lib.companion.parameters import ParameterError
 from steinis_lib.companion.problems.rbm import random_rbm
 from steinis_lib.companion.runner.experiment import stream
+from steinis_lib.companion.search import PATIENCE
 from steinis_lib.companion.sections.s4_rbm import experiment as rbm
 from steinis_lib.companion.sections.s4_rbm.experiment import (
     EXPERIMENT,
@@ -20,7 +22,7 @@ from steinis_lib.companion.sections.s4_rbm.experiment import (
     label,
     trials,
 )
-from steinis_lib.companion.tuning import PATIENCE
+from steinis_lib.companion.settings import FAMILIES, Setting
 
 TINY = {
     "n_trials": 5,

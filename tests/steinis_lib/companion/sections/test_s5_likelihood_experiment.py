@@ -6,9 +6,9 @@ import pytest
 import torch
 from cells import Cells
 
-from steinis_lib.companion.methods import METHODS, TUNED
 from steinis_lib.companion.parameters import ParameterError
 from steinis_lib.companion.problems.decoder import DecoderPosterior
+from steinis_lib.companion.search import PATIENCE
 from steinis_lib.companion.sections.s5_likelihood import problem as problems
 from steinis_lib.companion.sections.s5_likelihood.experiment import (
     EXPERIMENT,
@@ -26,7 +26,8 @@ from steinis_lib.companion.sections.s5_likelihood.problem import (
     problem,
 )
 from steinis_lib.companion.sections.s5_likelihood.truth import rough_log_z
-from steinis_lib.companion.tuning import PATIENCE, chosen
+from steinis_lib.companion.settings import METHODS, TUNED
+from steinis_lib.companion.tuning_records import chosen
 from steinis_lib.companion.vae.networks import VAE, Decoder, Encoder
 
 F64 = torch.float64
