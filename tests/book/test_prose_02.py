@@ -8,14 +8,13 @@ from steinis_lib.companion import claims
 from steinis_lib.companion.intervals import mean, share
 from steinis_lib.companion.sections.s2_mixtures import statistics as gmm
 from steinis_lib.companion.sections.s2_mixtures.experiment import (
-    EXTRA,
-    MIXTURES,
     TUNED,
     interacting_trials,
     label,
     methods_on,
     tuning_label,
 )
+from steinis_lib.companion.sections.s2_mixtures.problem import EXTRA, MIXTURES
 from steinis_lib.companion.settings import FAMILIES, axes_of
 from steinis_lib.companion.tuning_records import chosen, tuning_table
 

@@ -28,7 +28,8 @@ import numpy as np
 import xarray as xr
 
 from steinis_lib.companion.intervals import Array, Estimate, bootstrap, mean, resamples
-from steinis_lib.companion.sections.s2_mixtures.experiment import GMMEstimation, label, svgd_sizes
+from steinis_lib.companion.sections.s2_mixtures.experiment import label, svgd_sizes
+from steinis_lib.companion.sections.s2_mixtures.problem import GMMEstimation
 from steinis_lib.companion.settings import FAMILIES
 
 EXPECTATIONS = {"E[x]": ["x1", "x2"], "E[x²]": ["x1²", "x2²"], "E[cos(wx+b)]": ["cos1", "cos2"]}

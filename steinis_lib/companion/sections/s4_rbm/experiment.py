@@ -13,32 +13,30 @@ curves, they take the settings of the nearest d that was tuned, the larger one o
 
 from __future__ import annotations
 
-import time
-from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any, ClassVar
 
 import torch
 import xarray as xr
-from pydantic import Field
 from torch import Tensor
 
 from steinis_lib.companion.method_readings import Reading, along_transitions, readings
-from steinis_lib.companion.methods import Sampler, build_sampler, build_steinis
-from steinis_lib.companion.parameters import Parameters, Rising
+from steinis_lib.companion.methods import Sampler, build_sampler
 from steinis_lib.companion.problems.rbm import GaussBernoulliRBM, random_rbm
-from steinis_lib.companion.runner.experiment import Cell, Chunk, Experiment, stream
+from steinis_lib.companion.runner.experiment import Cell, Chunk, Experiment
+from steinis_lib.companion.sections.s4_rbm.determinants import DETERMINANT, compare_determinants
+from steinis_lib.companion.sections.s4_rbm.problem import (
+    CONDITIONS,
+    NAME,
+    RBMPartition,
+    initial,
+    models,
+)
 from steinis_lib.companion.settings import FAMILIES, METHODS, TUNED, Setting, axes_of, tuned_as
 from steinis_lib.companion.tuning import tune_sampler
 from steinis_lib.companion.tuning_records import chosen, tuning_record
-from steinis_lib.importance import ImportanceSample
 from steinis_lib.stein.kernels import RBF
-from steinis_lib.stein.maps import Determinant
 from steinis_lib.steinis import SteinISInfo, SteinISState
-from steinis_lib.targets.base import Gaussian
 
-NAME = "rbm"
-CONDITIONS = ("standard", "matched", "fixed", "wide", "bias")
 MAIN = ("is", "steinis", "steinis-wide", "hais-1l", "ais")
 """The methods that have all trials in condition "standard"."""
 OTHER_STARTS = ("is", "steinis-wide", "hais-1l", "ais")
@@ -47,60 +45,6 @@ BETWEEN = (*FAMILIES, "hais-1l", "hais-1l-partial", "ais", "ais-unadjusted")
 """The methods at the d of `dims_between`."""
 DETERMINANTS = "determinants"
 """The label of the cell that compares determinants."""
-DETERMINANT: Determinant = "first-order"
-"""Of all runs of SteinIS. Exact determinants take about eight times as long at d = 100."""
-CHECK_MULTIPLIER = 20.0
-"""Factor on the bandwidth where determinants are compared. Wide kernels have the largest ∇φ."""
-
-
-class RBMPartition(Parameters):
-    """Sizes and settings; the defaults are the paper's, but for the number of trials."""
-
-    QUICK: ClassVar[dict[str, Any]] = {
-        "n_trials": 6,
-        "n_trials_extra": 4,
-        "n_trials_other": 4,
-        "n_trials_starts": 3,
-        "n_trials_between": 3,
-        "n_trials_long": 3,
-        "trials_per_chunk": 6,
-        "dims": (5, 10, 20),
-        "dims_between": (15,),
-        "n_leaders": 50,
-        "n_followers": 50,
-        "transitions": (10, 30, 60),
-        "n_candidates": 12,
-        "tuning_repeats": 2,
-        "determinant_transitions": 10,
-        "determinant_trials": 2,
-    }
-
-    n_trials: int = Field(100, ge=2, description="condition standard; the paper has 500")
-    n_trials_extra: int = Field(40, ge=2, description="the same, of variants that few claims need")
-    n_trials_other: int = Field(30, ge=2, description="conditions matched and fixed")
-    n_trials_starts: int = Field(20, ge=2, description="conditions wide and bias")
-    n_trials_between: int = Field(15, ge=2, description="at dims_between")
-    n_trials_long: int = Field(20, ge=2, description="at most so many of HAIS-10L, any condition")
-    trials_per_chunk: int = Field(5, ge=1, description="trials computed and stored together")
-    dims: Annotated[tuple[Annotated[int, Field(ge=2)], ...], Rising] = Field(
-        (10, 20, 50, 100), min_length=1, description="d at which methods are tuned, rising"
-    )
-    dims_between: Annotated[tuple[Annotated[int, Field(ge=2)], ...], Rising] = Field(
-        (30, 40, 60, 70, 80, 90), description="more d, with the settings of the nearest tuned one"
-    )
-    n_hidden: int = Field(10, ge=1, le=15, description="d', hidden units")
-    n_leaders: int = Field(100, ge=2, description="|A| of SteinIS")
-    n_followers: int = Field(100, ge=5, description="importance samples of each method")
-    transitions: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Rising] = Field(
-        (50, 100, 200, 500, 1000, 1500), min_length=1, description="at the largest d, rising"
-    )
-    n_candidates: int = Field(24, ge=9, description="settings tried for each tuned method")
-    tuning_repeats: int = Field(3, ge=2, description="pilot models for each candidate")
-    determinant_steps: tuple[Annotated[float, Field(gt=0)], ...] = Field(
-        (0.03, 0.1, 0.3, 1.0), min_length=1, description="ε at which determinants are compared"
-    )
-    determinant_transitions: int = Field(100, ge=1, description="the same: transitions")
-    determinant_trials: int = Field(8, ge=2, description="the same: trials")
 
 
 def label(condition: str, method: str, dim: int) -> str:
@@ -208,16 +152,6 @@ def estimate(p: RBMPartition, chunk: Chunk, *, condition: str, method: str, dim:
     return dataset.assign({name: ("trial", v.numpy()) for name, v in per_trial.items()})
 
 
-def initial(condition: str, target: GaussBernoulliRBM) -> Gaussian:
-    """Return q_0 of a condition; "standard" and "fixed" have N(0, I)."""
-    if condition == "matched":
-        return Gaussian(target.mean, torch.linalg.cholesky(target.covariance))
-    if condition == "bias":
-        return Gaussian.isotropic(target.bias_x)
-    origin = torch.zeros(target.dim, dtype=target.coupling.dtype)
-    return Gaussian.isotropic(origin, 2.0 if condition == "wide" else 1.0)
-
-
 def _measured(target: GaussBernoulliRBM, reading: Reading) -> dict[str, Tensor]:
     """What is kept of a method's estimate, each ``(trials,)``."""
     sample = reading.sample
@@ -258,47 +192,6 @@ def _variance(x: Tensor) -> Tensor:
     return x.var(-2).mean(-1)
 
 
-def compare_determinants(p: RBMPartition, chunk: Chunk) -> xr.Dataset:
-    """Track one run with exact and with first-order determinants, at each step size."""
-    target = models(p, "standard", p.dims[-1], 1, chunk.number)
-    generator = chunk.generator()
-    found: dict[str, list[float]] = {}
-    for epsilon in p.determinant_steps:
-        sampler = build_steinis(
-            target, initial("standard", target), Setting(epsilon, 0.0, CHECK_MULTIPLIER),
-            n_leaders=p.n_leaders, n_followers=p.n_followers, determinant=DETERMINANT,
-        )  # fmt: skip
-        state = sampler.init(generator, batch_shape=(1,))
-        total, seconds = torch.zeros_like(state.log_q), {"exact": 0.0, "first_order": 0.0}
-        for _ in range(p.determinant_transitions):
-            started = time.perf_counter()
-            new, first_order = sampler.step(state)
-            between = time.perf_counter()
-            _, exact = replace(sampler, determinant="exact").step(state)
-            seconds["first_order"] += between - started
-            seconds["exact"] += time.perf_counter() - between
-            total = total + first_order.log_abs_det - exact.log_abs_det
-            state = new
-        sample = sampler.importance_sample(state)
-        exact_sample = ImportanceSample(sample.particles, sample.log_w - total)
-        values = {
-            "log_w_bias": float(total.mean()),
-            "log_z_bias": float(sample.log_z - exact_sample.log_z),
-            "error": float(sample.log_z - target.log_z),
-        } | {f"seconds_{kind}": s / p.determinant_transitions for kind, s in seconds.items()}
-        for name, value in values.items():
-            found.setdefault(name, []).append(value)
-    return xr.Dataset(
-        {
-            name: (
-                ("trial", "step_size"), [row], {"units": "s"} if "seconds" in name else {}
-            )
-            for name, row in found.items()
-        },
-        coords={"step_size": list(p.determinant_steps)},
-    )  # fmt: skip
-
-
 def tune_method(
     p: RBMPartition, chunk: Chunk, *, condition: str, method: str, dim: int
 ) -> xr.Dataset:
@@ -325,32 +218,6 @@ def tune_method(
         merit="error" if method == "steinis-leaders" else "mean-log-w",
     )  # fmt: skip
     return tuning_record(tried)
-
-
-def models(p: RBMPartition, condition: str, dim: int, count: int, chunk: int) -> GaussBernoulliRBM:
-    """Return the models of a chunk: the same for all methods, and in all conditions but "fixed".
-
-    A whole chunk is drawn, and its first `count` models are taken, so that methods with fewer
-    trials meet the same ones.
-
-    Parameters
-    ----------
-    count
-        Models to return.
-    chunk
-        The chunk's number.
-    """
-    if condition == "fixed":
-        one = random_rbm(dim, p.n_hidden, stream(p.seed, NAME, f"fixed-model-{dim}", 0))
-        return GaussBernoulliRBM(
-            one.coupling.repeat(count, 1, 1),
-            one.bias_x.repeat(count, 1),
-            one.bias_h.repeat(count, 1),
-        )
-    generator = stream(p.seed, NAME, f"models-{dim}", chunk)
-    size = max(count, p.trials_per_chunk)
-    drawn = random_rbm(dim, p.n_hidden, generator, batch_shape=(size,))
-    return GaussBernoulliRBM(drawn.coupling[:count], drawn.bias_x[:count], drawn.bias_h[:count])
 
 
 EXPERIMENT = Experiment(NAME, RBMPartition, cells)

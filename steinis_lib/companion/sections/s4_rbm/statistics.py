@@ -20,7 +20,8 @@ import xarray as xr
 
 from steinis_lib.companion.intervals import Array, Estimate, bootstrap
 from steinis_lib.companion.sections.s4_rbm import experiment
-from steinis_lib.companion.sections.s4_rbm.experiment import RBMPartition, label
+from steinis_lib.companion.sections.s4_rbm.experiment import label
+from steinis_lib.companion.sections.s4_rbm.problem import RBMPartition
 from steinis_lib.companion.settings import FAMILIES
 
 KERNELS = {

@@ -20,9 +20,9 @@ from torch import Tensor
 from steinis_lib.companion.counting import Counted
 from steinis_lib.companion.problems.rbm import GaussBernoulliRBM
 from steinis_lib.companion.runner.experiment import Cell, Chunk, Experiment
-from steinis_lib.companion.sections.s2_mixtures import experiment as gmm_estimation
+from steinis_lib.companion.sections.s2_mixtures import problem as gmm_estimation
 from steinis_lib.companion.sections.s3_adaptive_is import problem as adaptive_problem
-from steinis_lib.companion.sections.s4_rbm import experiment as rbm_partition
+from steinis_lib.companion.sections.s4_rbm import problem as rbm_partition
 from steinis_lib.companion.sections.s7_extensions import modes, plane
 from steinis_lib.companion.sections.s7_extensions.images import ENDS, on_images, tune_on_images
 from steinis_lib.companion.sections.s7_extensions.settings import (

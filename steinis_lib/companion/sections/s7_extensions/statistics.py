@@ -16,6 +16,7 @@ import xarray as xr
 
 from steinis_lib.companion.intervals import Array, Estimate, bootstrap
 from steinis_lib.companion.sections.s2_mixtures import experiment as gmm_estimation
+from steinis_lib.companion.sections.s2_mixtures.problem import MIXTURES as KINDS
 from steinis_lib.companion.sections.s2_mixtures.statistics import EXPECTATIONS
 from steinis_lib.companion.sections.s3_adaptive_is import problem as adaptive_problem
 from steinis_lib.companion.sections.s4_rbm import experiment as rbm_partition
@@ -199,7 +200,7 @@ def bars(
     """Return the bars whose problem was run; budgets are evaluations for one problem."""
     kl = average(tree, warped_label(WARPED), "kl")
     found = [Bar(f"warped mixture: KL at most {t:g} ({n})", t, kl) for n, t in WARPED_BARS.items()]
-    for name in gmm_estimation.MIXTURES:
+    for name in KINDS:
         t = MIXTURE_BARS["expectation"]
         for task in EXPECTATIONS:
             ratio = mse_ratio(tree, mixtures, name, MIXTURES, ("direct",), task)

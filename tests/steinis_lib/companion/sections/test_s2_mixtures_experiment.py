@@ -9,22 +9,24 @@ from steinis_lib.companion.runner.experiment import stream
 from steinis_lib.companion.search import PATIENCE
 from steinis_lib.companion.sections.s2_mixtures.experiment import (
     EXPERIMENT,
-    EXTRA,
     METHODS,
-    MIXTURES,
-    NAME,
     ON_EXTRA,
     TUNED,
-    GMMEstimation,
-    exact_values,
-    functions_of,
     interacting_trials,
     label,
-    mixtures,
-    problems,
     svgd_sizes,
     trials,
     tuning_label,
+)
+from steinis_lib.companion.sections.s2_mixtures.problem import (
+    EXTRA,
+    MIXTURES,
+    NAME,
+    GMMEstimation,
+    exact_values,
+    functions_of,
+    mixtures,
+    problems,
 )
 from steinis_lib.companion.settings import FAMILIES, axes_of
 from steinis_lib.companion.tuning_records import chosen, ends, trials_of

@@ -13,16 +13,10 @@ from steinis_lib.companion.problems.rbm import random_rbm
 from steinis_lib.companion.runner.experiment import stream
 from steinis_lib.companion.search import PATIENCE
 from steinis_lib.companion.sections.s4_rbm import experiment as rbm
-from steinis_lib.companion.sections.s4_rbm.experiment import (
-    EXPERIMENT,
-    METHODS,
-    TUNED,
-    RBMPartition,
-    initial,
-    label,
-    trials,
-)
-from steinis_lib.companion.settings import FAMILIES, Setting
+from steinis_lib.companion.sections.s4_rbm.determinants import CHECK_MULTIPLIER
+from steinis_lib.companion.sections.s4_rbm.experiment import EXPERIMENT, label, trials
+from steinis_lib.companion.sections.s4_rbm.problem import NAME, RBMPartition, initial, models
+from steinis_lib.companion.settings import FAMILIES, METHODS, TUNED, Setting
 
 TINY = {
     "n_trials": 5,
@@ -79,7 +73,7 @@ def test_pilots_are_measured_against_the_exact_log_z(tiny):
 
 
 def random_log_z(dim):
-    pilots = stream(1, rbm.NAME, f"pilot-models-{dim}", 0)
+    pilots = stream(1, NAME, f"pilot-models-{dim}", 0)
     return float(random_rbm(dim, 3, pilots, batch_shape=(2,)).log_z.mean())
 
 
@@ -215,14 +209,14 @@ def test_first_order_determinants_are_off_by_the_square_of_the_step(tiny):
 
 def test_the_determinants_bias_is_of_the_sign_it_says(tiny):
     """Track the same run twice, apart, and compare log Ẑ."""
-    target = rbm.models(tiny.parameters, "standard", 4, 1, 0)
+    target = models(tiny.parameters, "standard", 4, 1, 0)
     first_order = build_steinis(
-        target, initial("standard", target), Setting(0.2, 0.0, rbm.CHECK_MULTIPLIER),
+        target, initial("standard", target), Setting(0.2, 0.0, CHECK_MULTIPLIER),
         n_leaders=15, n_followers=10, determinant="first-order",
     )  # fmt: skip
     log_z, mean = [], []
     for sampler in (first_order, replace(first_order, determinant="exact")):
-        generator = stream(tiny.parameters.seed, rbm.NAME, "determinants", 0)
+        generator = stream(tiny.parameters.seed, NAME, "determinants", 0)
         for _ in tiny.parameters.determinant_steps:  # the last of them is 0.2
             state = sampler.init(generator, batch_shape=(1,))
         sample = sampler.importance_sample(sampler.run(state, 4))

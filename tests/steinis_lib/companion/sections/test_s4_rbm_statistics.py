@@ -4,7 +4,8 @@ import xarray as xr
 
 from steinis_lib.companion.reading_claims import judge
 from steinis_lib.companion.sections.s4_rbm import statistics as rbm
-from steinis_lib.companion.sections.s4_rbm.experiment import BETWEEN, METHODS, RBMPartition
+from steinis_lib.companion.sections.s4_rbm.experiment import BETWEEN, METHODS
+from steinis_lib.companion.sections.s4_rbm.problem import RBMPartition
 
 MUCH_SLOWER = (1.5, np.inf), (1, np.inf)
 NOT_WORSE = (0, 1), (0, 1.25)

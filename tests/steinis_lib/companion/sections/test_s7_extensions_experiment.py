@@ -10,9 +10,9 @@ from steinis_lib.companion.counting import Counted
 from steinis_lib.companion.parameters import ParameterError
 from steinis_lib.companion.problems.decoder import DecoderPosterior
 from steinis_lib.companion.runner.experiment import compute_chunk, stream, with_pilots
-from steinis_lib.companion.sections.s2_mixtures import experiment as gmm_estimation
+from steinis_lib.companion.sections.s2_mixtures import problem as gmm_estimation
 from steinis_lib.companion.sections.s3_adaptive_is import problem as adaptive_problem
-from steinis_lib.companion.sections.s4_rbm import experiment as rbm_partition
+from steinis_lib.companion.sections.s4_rbm import problem as rbm_partition
 from steinis_lib.companion.sections.s5_likelihood import problem as vae_likelihood
 from steinis_lib.companion.sections.s7_extensions import images, modes, plane
 from steinis_lib.companion.sections.s7_extensions.experiment import EXPERIMENT
