@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import yaml
-from bookparts import api, fragments
+from bookparts import api, fragments, landing
 from bookparts.address import read_address
 from examples import demo_still, draw
 
@@ -96,7 +96,7 @@ def write_fragments() -> None:
     ledger = claims.ledger()
     findings = claims.evaluate(ledger)
     texts = {
-        "claims_brief.md": claims_page.claims_by_verdict(findings),
+        "landing.md": landing.fragment(findings),
         "claims_by_verdict.md": claims_page.claims_by_verdict(findings),
         "claims_by_section.md": claims_page.claims_by_section(findings),
         "readings.md": claims_page.readings_blocks(findings),
