@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import yaml
-from bookparts import api, fragments
+from bookparts import api, fragments, landing
 from bookparts.address import read_address
 from examples import demo_still, draw
 
@@ -96,8 +96,9 @@ def write_fragments() -> None:
     ledger = claims.ledger()
     findings = claims.evaluate(ledger)
     texts = {
-        "claims_table.md": claims_page.claims_table(findings),
-        "claims_brief.md": claims_page.brief_table(findings),
+        "landing.md": landing.fragment(findings),
+        "claims_by_verdict.md": claims_page.claims_by_verdict(findings),
+        "claims_by_section.md": claims_page.claims_by_section(findings),
         "readings.md": claims_page.readings_blocks(findings),
         "error_rates.md": fairness_page.error_rates_table(ledger),
         "tuning_table.md": fairness_page.tuning_tables(),

@@ -2,7 +2,8 @@
 
 On every page: a description, OpenGraph, and readable formulas without scripts. On sections: a
 row of links that run or download the notebook. Beside the pages: keywords for the search, a 404
-page, a sitemap and light icons. In the API reference: links from names in docstrings.
+page, a sitemap and light icons. In the built pages: names and roles that screen readers need. In
+the API reference: links from names in docstrings.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.transforms import SphinxTransform
 
-from bookparts import api, formulas, icons, metadata, picture
+from bookparts import accessible, api, formulas, icons, metadata, picture
 from bookparts.address import BRANCH, Address, read_address
 
 SECTION_PREFIX = "sections/"
@@ -60,11 +61,12 @@ def missing_page(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
 
 
 def finish(app: Sphinx, error: Exception | None) -> None:
-    """Write the files beside the pages, and make the pages light."""
+    """Write the files beside the pages, and make the pages light and accessible."""
     if error is not None or app.builder.name != "html":
         return
     folder, address = Path(app.outdir), read_address()
     icons.shrink(folder)
+    accessible.repair(folder)
     if not address.site:
         return
     missing = folder / "404.html"

@@ -12,7 +12,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import xarray as xr
 import yaml
@@ -46,6 +46,9 @@ class Claim(BaseModel):
     reproduced: Range | None = None
     partly: Range | None = None
     figure: str | None = None
+    above: str = ""
+    below: str = ""
+    in_favour: Literal["low", "high"] | None = None
     comment: str = ""
     readings: tuple[Reading, ...] = (AS_STATED,)
 

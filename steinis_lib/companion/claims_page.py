@@ -5,36 +5,102 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from steinis_lib.companion.claims import Finding
+from steinis_lib.companion.claim_places import by_section, figure_name, place_of
+from steinis_lib.companion.claims import Claim, Finding
+from steinis_lib.companion.directions import direction
 from steinis_lib.companion.reading_claims import Judged, Range, Verdict, choice_text
 from steinis_lib.companion.reading_figures import readings_figure
 
+VERDICTS: tuple[Verdict, ...] = ("not reproduced", "partly", "reproduced", "not yet run")
+"""In the order in which the page lists them."""
+
+
+def claims_by_verdict(findings: Sequence[Finding]) -> str:
+    """Return a heading for each verdict that occurs, and below it links to its claims."""
+    blocks = []
+    for verdict in VERDICTS:
+        found = [f for f in findings if f.verdict == verdict]
+        if not found:
+            continue
+        title = f"{verdict[0].upper()}{verdict[1:]}: {len(found)}"
+        lines = [f"({verdict_label(verdict)})=", f"### {title}", "", *map(_item, found), ""]
+        blocks.append("\n".join(lines))
+    return "\n".join(blocks)
+
+
+def claims_by_section(findings: Sequence[Finding]) -> str:
+    """Return a heading for each section that tests claims, its counts, and a table of them."""
+    blocks = []
+    for place, found in by_section(findings).items():
+        more = f" {{doc}}`Go to the section <{place.page}>`." if place.page else ""
+        lines = [
+            f"### {place.name}",
+            "",
+            f"{_counts(found)}.{more}",
+            "",
+            ":::{div} claims-table",
+            claims_table(found),
+            ":::",
+            "",
+        ]
+        blocks.append("\n".join(lines))
+    return "\n".join(blocks)
+
 
 def claims_table(findings: Sequence[Finding]) -> str:
-    """Return all claims with verdicts, intervals, robustness and rules, as a MyST table."""
+    """Return claims with verdicts, intervals, robustness and rules, as a MyST table."""
     rows = [
-        "| Claim | Paper | Ours, 95 % interval | Verdict | Readings | What is measured |",
-        "|---|---|---|---|---|---|",
+        "| Claim, and what is measured | Paper | Ours, 95 % interval | Verdict | Readings |",
+        "|---|---|---|---|---|",
     ]
     for f in findings:
+        c = f.claim
         rows.append(
-            f"| {_text(f.claim.paper)} ({_text(f.claim.where)}) | {_text(f.claim.paper_value)} "
-            f"| {_text(f.ours)} | {_linked_chip(f)} | {_linked_robustness(f)} | {_measure(f)} |"
+            f'| <span id="{claim_anchor(c)}"></span><strong>{claim_text(c)}</strong> '
+            f"({plain(c.where)})<br>{_measure(f)} | {plain(c.paper_value)} | {plain(f.ours)} "
+            f"| {_explained_chip(f)} | {_linked_robustness(f)} |"
         )
     return "\n".join(rows) + "\n"
 
 
-def brief_table(findings: Sequence[Finding]) -> str:
-    """Return the claims that were run with verdicts and robustness, as a MyST table."""
-    rows = ["| What the paper says | Verdict | Readings |", "|---|---|---|"]
-    rows += [
-        f"| {_text(f.claim.paper)} | {_linked_chip(f)} | {_linked_robustness(f)} |"
-        for f in findings
-        if f.verdict != "not yet run"
-    ]
-    waiting = sum(f.verdict == "not yet run" for f in findings)
-    note = f"\n{waiting} further claims of the paper are not yet run.\n" if waiting else ""
-    return "\n".join(rows) + "\n" + note
+def counts(findings: Sequence[Finding]) -> dict[Verdict, int]:
+    """Return how many claims have each verdict that occurs."""
+    found = {v: sum(f.verdict == v for f in findings) for v in reversed(VERDICTS)}
+    return {verdict: n for verdict, n in found.items() if n}
+
+
+def claim_text(claim: Claim) -> str:
+    """Return a claim's words for Markdown, with a capital where they begin with a plain word."""
+    first = claim.paper.split()[0]
+    words = claim.paper[0].upper() + claim.paper[1:] if first.isalpha() and first.islower() else ""
+    return plain(words or claim.paper)
+
+
+def claim_anchor(claim: Claim) -> str:
+    """Return the name of a claim's place on the page."""
+    return f"claim-{claim.id}"
+
+
+def verdict_label(verdict: Verdict) -> str:
+    """Return the name of the place on the page where a verdict's claims are listed."""
+    return f"claims-{verdict.replace(' ', '-')}"
+
+
+def verdict_class(verdict: Verdict) -> str:
+    """Return the class in the book's style sheet of what shows a verdict."""
+    return f"verdict-{verdict.replace(' ', '-')}"
+
+
+def _counts(findings: Sequence[Finding]) -> str:
+    words = [f"{n} {verdict}" for verdict, n in counts(findings).items()]
+    return ", ".join(reversed(words))
+
+
+def _item(f: Finding) -> str:
+    """A line of a list: a link to the claim, where it is tested, and the direction of failure."""
+    link = f'<a href="#{claim_anchor(f.claim)}">{claim_text(f.claim)}</a>'
+    how = direction(f)
+    return f"- {link} ({place_of(f.claim).short})" + (f": **{plain(how)}**" if how else "")
 
 
 def readings_blocks(findings: Sequence[Finding]) -> str:
@@ -46,8 +112,8 @@ def _block(f: Finding) -> str:
     """One claim with all its readings."""
     head = (
         f"({_label(f)})=\n"
-        f"**{_text(f.claim.paper)}** ({_text(f.claim.where)}). {_linked_chip(f)} "
-        f"{_text(_sentence(f.robustness))}\n\n"
+        f"**{plain(f.claim.paper)}** ({plain(f.claim.where)}). {_linked_chip(f)} "
+        f"{plain(_sentence(f.robustness))}\n\n"
         f"Measured: {_measure(f)}\n"
     )
     figure = readings_figure(f)
@@ -59,11 +125,11 @@ def _block(f: Finding) -> str:
         "|---|---|---|---|---|---|",
     ]
     for number, judged in enumerate(f.readings, start=1):
-        name = _text(judged.reading.name)
+        name = plain(judged.reading.name)
         rows.append(
             f"| {number} | {f'**{name}** (primary)' if judged.reading.primary else name} "
-            f"| {_text(_choices(judged))} | {_text(judged.text(f.claim.unit))} "
-            f"| {_chip(judged.verdict)} | {_text(judged.reading.why)}{_own_ranges(f, judged)} |"
+            f"| {plain(_choices(judged))} | {plain(judged.text(f.claim.unit))} "
+            f"| {_chip(judged.verdict)} | {plain(judged.reading.why)}{_own_ranges(f, judged)} |"
         )
     return "\n".join((head, shown, *rows, "", ":::", ""))
 
@@ -86,9 +152,9 @@ def _own_ranges(f: Finding, judged: Judged) -> str:
 def _measure(f: Finding) -> str:
     """What is measured, what the interval is over, and what decides the verdict."""
     c = f.claim
-    words = [f"{_text(c.measure)}."]
+    words = [f"{plain(c.measure)}."]
     if c.over:
-        words.append(f"Interval over {_text(c.over)}.")
+        words.append(f"Interval over {plain(c.over)}.")
     if f.primary.ranges is not None:
         words.append(_rule(*f.primary.ranges))
     return " ".join(words)
@@ -107,19 +173,31 @@ def _sentence(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}."
 
 
-def _text(text: str) -> str:
+def plain(text: str) -> str:
     """Escape what Markdown would read as more than text, the table's own bars first of all."""
     return re.sub(r"([\\`*_$|<\[\]~^{}])", r"\\\1", text)
 
 
 def _chip(verdict: Verdict) -> str:
-    return f'<span class="verdict verdict-{verdict.replace(" ", "-")}">{verdict}</span>'
+    return f'<span class="verdict {verdict_class(verdict)}">{verdict}</span>'
 
 
 def _linked_chip(f: Finding) -> str:
-    """The verdict as a chip, linked to the figure that shows it."""
-    linked = f.claim.figure is not None and f.verdict != "not yet run"
-    return _chip(f.verdict) + (f" {{ref}}`figure <{f.claim.figure}>`" if linked else "")
+    """The verdict as a chip, with a link that names the figure that shows it."""
+    return " ".join(filter(None, (_chip(f.verdict), _figure_link(f))))
+
+
+def _explained_chip(f: Finding) -> str:
+    """The verdict as a chip, how the result differs from the claim, and the figure."""
+    how = direction(f)
+    words = f"<em>{plain(how)}</em>" if how else ""
+    return "<br>".join(filter(None, (_chip(f.verdict), words, _figure_link(f))))
+
+
+def _figure_link(f: Finding) -> str:
+    if f.claim.figure is None or f.verdict == "not yet run":
+        return ""
+    return f"{{ref}}`{figure_name(f.claim)} <{f.claim.figure}>`"
 
 
 def _label(f: Finding) -> str:
@@ -128,5 +206,5 @@ def _label(f: Finding) -> str:
 
 def _linked_robustness(f: Finding) -> str:
     """The robustness, linked to the table of readings if there is one."""
-    text = _text(f.robustness)
+    text = plain(f.robustness)
     return text if len(f.readings) == 1 else f"{text} ({{ref}}`all <{_label(f)}>`)"

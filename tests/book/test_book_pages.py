@@ -6,14 +6,21 @@ from typing import Any
 
 import pytest
 from bookparts import links
-from bookparts.address import read_address
-from browsing import CHROMIUM, HTML, PAGES, REQUIRED, Server, need_book, open_page, serving
+from browsing import (
+    CHROMIUM,
+    HTML,
+    OVERFLOW,
+    PAGES,
+    READ,
+    REQUIRED,
+    SETTLED,
+    SITE,
+    Server,
+    need_book,
+    open_page,
+    serving,
+)  # fmt: skip
 
-SITE = read_address().site
-NOT_READ = {"genindex.html", "search.html"}
-if SITE:
-    NOT_READ.add("404.html")  # it loads everything from where the book is published
-READ = [page for page in PAGES if page not in NOT_READ]
 DARK = ["index.html", "demo.html", "method.html", "sections/01_gmm_convergence.html"]
 HEAVIEST = 1_500_000
 
@@ -50,20 +57,6 @@ REPORT = r"""
     links: [...document.querySelectorAll("a[href]")].map((e) => e.getAttribute("href")),
   };
 }
-"""
-
-OVERFLOW = r"""
-() => {
-  const width = document.documentElement.clientWidth;
-  const wide = Math.max(document.documentElement.scrollWidth, document.body.scrollWidth);
-  return wide <= width + 1 ? "" : `${wide} px of content on a screen of ${width} px`;
-}
-"""
-
-SETTLED = """
-() => window.MathJax?.startup?.promise
-  ? window.MathJax.startup.promise.then(() => true)
-  : !document.querySelector(".math, .amsmath")
 """
 
 

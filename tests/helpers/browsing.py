@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bookparts.address import read_address
 from pdf import find_chromium
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,6 +23,26 @@ PAGES = sorted(
     for path in HTML.rglob("*.html")
     if not path.relative_to(HTML).as_posix().startswith("_")
 )
+
+SITE = read_address().site
+NOT_READ = {"genindex.html", "search.html"}
+if SITE:
+    NOT_READ.add("404.html")  # it loads everything from where the book is published
+READ = [page for page in PAGES if page not in NOT_READ]
+
+OVERFLOW = r"""
+() => {
+  const width = document.documentElement.clientWidth;
+  const wide = Math.max(document.documentElement.scrollWidth, document.body.scrollWidth);
+  return wide <= width + 1 ? "" : `${wide} px of content on a screen of ${width} px`;
+}
+"""
+
+SETTLED = """
+() => window.MathJax?.startup?.promise
+  ? window.MathJax.startup.promise.then(() => true)
+  : !document.querySelector(".math, .amsmath")
+"""
 
 
 def need_book(*, module: bool = False) -> None:

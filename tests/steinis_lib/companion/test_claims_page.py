@@ -8,7 +8,14 @@ from toy_claims import ENTRY, READINGS
 
 from steinis_lib.companion import claims, results
 from steinis_lib.companion.claims import Claim, Finding
-from steinis_lib.companion.claims_page import brief_table, claims_table, readings_blocks
+from steinis_lib.companion.claims_page import (
+    claim_text,
+    claims_by_section,
+    claims_by_verdict,
+    claims_table,
+    readings_blocks,
+)
+from steinis_lib.companion.directions import direction
 from steinis_lib.companion.intervals import Estimate
 from steinis_lib.companion.reading_claims import Judged, Reading
 
@@ -51,32 +58,55 @@ def test_the_table_has_a_row_for_each_claim_and_shows_its_text_unchanged(finding
     for row, f in zip(rows, findings, strict=True):
         assert len(row) == len(head)
         texts = [text for text, _ in row]
-        for expected in (f.claim.paper, f.claim.where, f.claim.paper_value, f.ours, f.robustness):
+        known = (f.claim.paper[1:], f.claim.where, f.claim.paper_value, f.ours, f.robustness)
+        for expected in known:
             assert any(expected in text for text in texts), expected
-        (measured,) = (text for text in texts if text.startswith(f.claim.measure))
-        assert f"Interval over {f.claim.over}." in measured
+        assert f"{f.claim.measure}. Interval over {f.claim.over}." in texts[0]
+        assert f'<span id="claim-{f.claim.id}">' in row[0][1]
+        assert direction(f) in texts[3]
     verdicts = ["".join(source for _, source in row) for row in rows]
     assert '<span class="verdict verdict-not-reproduced">not reproduced</span>' in verdicts[1]
-    assert "{ref}`figure <fig-toy>`" in verdicts[1]
-    assert "verdict-not-yet-run" in verdicts[3] and "{ref}`figure" not in verdicts[3]
+    assert "{ref}`Figure in no section <fig-toy>`" in verdicts[1]
+    assert "<em>smaller than claimed</em>" in verdicts[1]
+    assert "verdict-not-yet-run" in verdicts[3] and "<fig-toy>" not in verdicts[3]
     assert "Reproduced if within -0.5 to 1.5, not reproduced if outside -1 to ∞." in verdicts[0]
 
 
-def test_the_brief_table_has_what_was_run_and_counts_the_rest(findings):
-    text = brief_table(findings)
-    head, *rows = rendered(text)
-    assert len(head) == len(rows) == 3
-    assert [row[0][0] for row in rows] == [f.claim.paper for f in findings[:3]]
-    assert "verdict-not-reproduced" in rows[1][1][1] and "<fig-toy>" in rows[1][1][1]
-    assert text.endswith("\n\n1 further claims of the paper are not yet run.\n")
-    assert "not yet run" not in brief_table(findings[:3])
+def test_each_verdict_that_occurs_has_a_heading_and_links_to_its_claims(findings):
+    parts = claims_by_verdict(findings).split("### ")
+    counted = {"Not reproduced": 1, "Reproduced": 2, "Not yet run": 1}
+    assert [part.splitlines()[0] for part in parts[1:]] == [f"{v}: {n}" for v, n in counted.items()]
+    assert parts[0] == "(claims-not-reproduced)=\n"
+    links = [re.findall(r'href="#claim-(\w+)"', part) for part in parts[1:]]
+    assert links == [["large"], ["small", "plain"], ["later"]]
+    assert parts[1].rstrip().startswith("Not reproduced: 1\n\n- <a")
+    assert "(no section): **smaller than claimed**" in parts[1]
 
 
-def test_both_tables_link_to_the_readings_of_claims_that_have_several(findings):
+def test_each_section_has_a_heading_its_counts_and_a_table(monkeypatch, tmp_path):
+    monkeypatch.setattr(results, "RESULTS", tmp_path / "results")
+    found = claims.evaluate(claims.ledger())
+    text = claims_by_section(found)
+    heads = re.findall(r"^### (Section \d\. .+)$", text, re.MULTILINE)
+    assert [head[:10] for head in heads] == [f"Section {n}." for n in range(1, 7)]
+    counted = re.findall(r"^(\d+) not yet run\. \{doc\}`Go to the", text, re.MULTILINE)
+    assert sum(map(int, counted)) == len(found)
+    assert text.count('<span id="claim-') == len(found)
+
+
+def test_the_table_links_to_the_readings_of_claims_that_have_several(findings):
     labels = re.findall(r"^\((readings-[\w-]+)\)=$", readings_blocks(findings), re.MULTILINE)
     assert labels == ["readings-small"]
-    for text in (claims_table(findings), brief_table(findings)):
-        assert re.findall(r"\{ref\}`all <([\w-]+)>`", text) == labels
+    assert re.findall(r"\{ref\}`all <([\w-]+)>`", claims_table(findings)) == labels
+
+
+@pytest.mark.parametrize(
+    ("paper", "shown"),
+    [("the mean is small", "The mean is small"), ("dKL/dt falls", "dKL/dt falls"),
+     ("SteinIS is fast", "SteinIS is fast"), ("a cost of |A|", r"A cost of \|A\|")],
+)  # fmt: skip
+def test_a_plain_word_at_the_beginning_has_a_capital(paper, shown):
+    assert claim_text(Claim.model_validate(ENTRY | {"experiment": None, "paper": paper})) == shown
 
 
 def test_a_claim_has_a_figure_and_a_row_for_each_reading_in_the_order_of_the_ledger(findings):
@@ -120,5 +150,5 @@ def test_the_ledgers_own_table_keeps_every_claim_whole(monkeypatch, tmp_path):
     assert [len(row) for row in rows] == [len(head)] * len(ledger)
     for row, claim in zip(rows, ledger, strict=True):
         texts = [text for text, _ in row]
-        for expected in (claim.paper, claim.where, claim.paper_value, claim.measure):
+        for expected in (claim.paper[1:], claim.where, claim.paper_value, claim.measure):
             assert any(expected in text for text in texts), expected
