@@ -2,7 +2,8 @@
 // can be paused. Without scripts the pages are whole, and browsers decide on both.
 
 const SCROLLERS =
-  ".steinis-figure, .pst-scrollable-table-container, div.math, div.amsmath, .cell_output, pre";
+  ".steinis-figure, .pst-scrollable-table-container, .cell_output, .output, pre, dt.sig, .highlight, " +
+  "div.math, div.amsmath, mjx-container";
 
 function markScrollers() {
   for (const box of document.querySelectorAll(SCROLLERS)) {

@@ -7,8 +7,8 @@ from pathlib import Path
 
 SIDEBAR = '<div id="pst-primary-sidebar" class="bd-sidebar-primary bd-sidebar">'
 TOGGLE = re.compile(
-    r'(<a class="reference internal" href="[^"]*">(?P<page>[^<]*)</a><details[^>]*>)<summary>'
-    r'<span class="toctree-toggle" role="presentation">'
+    r'(<a class="[a-z ]*reference internal" href="[^"]*">(?P<page>[^<]*)</a><details[^>]*>)'
+    r'<summary><span class="toctree-toggle" role="presentation">'
 )
 PARAMETERS = re.compile(r"<dl>\n(?P<items>(?:<dd>.*</dd>\n)+)</dl>")
 SEARCH = re.compile(r'(<button class="btn search-button-field[^"]*")[^>]*>')

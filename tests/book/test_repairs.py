@@ -5,7 +5,7 @@ from bookparts import accessible
 BROKEN = """\
 <div id="pst-primary-sidebar" class="bd-sidebar-primary bd-sidebar">
 <button class="btn search-button-field x" title="Search" aria-label="Search"><span>Search</span>
-<a class="reference internal" href="api.html">API</a><details><summary>\
+<a class="current reference internal" href="#">API</a><details><summary>\
 <span class="toctree-toggle" role="presentation"></span></summary>
 <div role="list" class="citation-list"><div class="citation" role="doc-biblioentry"></div></div>
 <th class="head"><p></p></th><th class="head"><p>Kept</p></th>
