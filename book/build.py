@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import yaml
-from bookparts import api, fragments, landing
+from bookparts import api, fragments, landing, numbered
 from bookparts.address import read_address
 from examples import demo_still, draw
 
@@ -61,8 +61,8 @@ def inputs_of(notebook: Path) -> list[Path]:
 
 
 def is_fresh(output: Path, note: Path, inputs: list[Path], profile: str) -> bool:
-    """Whether an executed notebook can be used again: same profile, no newer input."""
-    if not (output.is_file() and note.is_file()):
+    """Whether an executed notebook can be used again: same profile, no newer input, its files."""
+    if not (output.is_file() and note.is_file() and (numbered.FILES / output.stem).is_dir()):
         return False
     same_profile = json.loads(note.read_text(encoding="utf-8")) == {"profile": profile}
     return same_profile and output.stat().st_mtime > newest(inputs)
@@ -81,7 +81,10 @@ def run_notebooks(profile: str) -> None:
             continue
         print(f"{name}: running at the {profile} profile", flush=True)
         note.unlink(missing_ok=True)
-        run_notebook(name, output, profile=profile)
+        figures = numbered.FILES / section.notebook
+        shutil.rmtree(figures, ignore_errors=True)
+        figures.mkdir(parents=True)
+        run_notebook(name, output, profile=profile, figures=figures)
         note.write_text(json.dumps({"profile": profile}), encoding="utf-8")
     for left_over in set(EXECUTED.iterdir()) - expected:
         if left_over.is_file():

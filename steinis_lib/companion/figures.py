@@ -11,14 +11,28 @@ import base64
 import hashlib
 import html
 import io
+import math
 import re
 from collections.abc import Callable
 from typing import Any
 
 import matplotlib as mpl
-import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from steinis_lib.companion import captions, figure_files
+from steinis_lib.companion.figure_axes import label_ends, mark, settle
+from steinis_lib.companion.figure_data import BANDS, data_of
+
+__all__ = [
+    "COLOURS", "Picture", "animate", "band", "label_ends", "least_width", "mark", "show", "svg",
+    "use_style",
+]  # fmt: skip
+
+Caption = tuple[str, str]
+"""The number of a figure, and its caption."""
 
 COLOURS = {
     "blue": "#3b82c4",
@@ -85,23 +99,58 @@ def svg(figure: Figure, alt: str) -> str:
 class Picture:
     """What a notebook shows of a figure."""
 
-    def __init__(self, markup: str, alt: str) -> None:
-        self.markup, self.alt = markup, alt
+    def __init__(
+        self, markup: str, alt: str, caption: Caption | None = None, least: int = 0
+    ) -> None:
+        self.markup, self.alt, self.caption, self.least = markup, alt, caption, least
 
     def _repr_html_(self) -> str:
-        return f'<div class="steinis-figure">{self.markup}</div>'
+        if self.caption is None:
+            return f'<div class="steinis-figure">{self.markup}</div>'
+        return captions.numbered(self.markup, "Figure", *self.caption, least=self.least)
 
     def __repr__(self) -> str:
         return f"Figure: {self.alt}"
 
 
-def show(figure: Figure, alt: str) -> Picture:
-    """Return a figure for a notebook's last line; `alt` says in words what it shows."""
+def show(
+    figure: Figure,
+    alt: str,
+    number: str | None = None,
+    caption: str = "",
+    data: pd.DataFrame | None = None,
+) -> Picture:
+    """Return a figure for a notebook's last line.
+
+    Parameters
+    ----------
+    alt
+        Says in words what the figure shows, for those who do not see it.
+    number
+        That of the section and one that counts, such as "5.3". Without it there is no caption.
+    caption
+        The figure's message, in plain text.
+    data
+        What its CSV file holds. Default: what can be read off the figure.
+    """
     import matplotlib.pyplot as plt
 
-    shown = Picture(svg(figure, alt), alt)
+    settle(figure)
+    shown = Picture(
+        svg(figure, alt), alt, (number, caption) if number else None, least_width(figure)
+    )
+    if number:
+        heading = f"Figure {number}. {caption}"
+        figure_files.write(figure, captions.identifier("Figure", number), heading, data)
     plt.close(figure)
     return shown
+
+
+def least_width(figure: Figure, letters: float = 9.0) -> int:
+    """Return the width in pixels at which a figure's smallest words are `letters` pixels high."""
+    words = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text()]
+    smallest = min((float(text.get_fontsize()) for text in words), default=math.inf)
+    return math.ceil(72 * figure.get_figwidth() * letters / smallest)
 
 
 def band(
@@ -109,51 +158,53 @@ def band(
 ) -> None:
     """Draw a curve with its band; `label_ends` then writes the label at the curve's end."""
     axes.fill_between(x, low, high, color=COLOURS[colour], alpha=0.2, linewidth=0)
-    axes.plot(x, centre, color=COLOURS[colour], label=label, **line)
+    (curve,) = axes.plot(x, centre, color=COLOURS[colour], label=label, **line)
+    BANDS[curve] = (low, high)
 
 
-def label_ends(axes: Axes, gap: float = 0.075) -> None:
-    """Write each labelled curve's label at its right end, in its colour, none on another.
+def animate(
+    draw: Callable[[Figure, int], None],
+    n_frames: int,
+    alt: str,
+    number: str | None = None,
+    caption: str = "",
+) -> Picture:
+    """Return a looping GIF of ``draw(figure, frame)`` on a white card, for a notebook.
 
-    `gap` is the least distance between two labels, as a fraction of the axes' height.
+    With a number it is folded, so that it moves only where a reader wants it to. Its files have the
+    data of all frames, and the last frame.
     """
-    axes.get_xlim()  # brings limits, and with them transData, up to date with the data
-    to_axes = axes.transData + axes.transAxes.inverted()
-    lines = [line for line in axes.get_lines() if not str(line.get_label()).startswith("_")]
-    ends = [to_axes.transform(np.asarray(line.get_xydata())[-1]) for line in lines]
-    height = float("-inf")
-    for i in sorted(range(len(lines)), key=lambda i: float(ends[i][1])):
-        height = max(float(ends[i][1]), height + gap)
-        axes.annotate(
-            str(lines[i].get_label()),
-            (float(ends[i][0]), height),
-            xycoords="axes fraction",
-            xytext=(5, 0),
-            textcoords="offset points",
-            color=lines[i].get_color(),
-            va="center",
-            annotation_clip=False,
-        )
-
-
-def animate(draw: Callable[[Figure, int], None], n_frames: int, alt: str) -> Picture:
-    """Return a looping GIF of ``draw(figure, frame)`` on a white card, for a notebook."""
     import matplotlib.pyplot as plt
     from PIL import Image
 
     dark = {key: "#1a1a1a" for key, value in _STYLE.items() if value == _TEXT}
-    frames = []
+    frames, tables = [], []
     with mpl.rc_context({**dark, "figure.facecolor": "white", "savefig.facecolor": "white"}):
         for frame in range(n_frames):
             figure = plt.figure(figsize=(6, 4.2), dpi=90)
             draw(figure, frame)
+            settle(figure)
             buffer = io.BytesIO()
             figure.savefig(buffer, format="png")
+            tables.append(data_of(figure).assign(frame=frame))
+            if number and frame == n_frames - 1:
+                name, data = captions.identifier("Figure", number), _of_frames(tables)
+                figure_files.write(figure, name, f"Figure {number}. {caption}", data)
             plt.close(figure)
             frames.append(Image.open(buffer).convert("P", palette=Image.Palette.ADAPTIVE))
     buffer = io.BytesIO()
     pause = [120] * (n_frames - 1) + [2500]
     frames[0].save(buffer, "GIF", save_all=True, append_images=frames[1:], duration=pause, loop=0)
-    data = base64.b64encode(buffer.getvalue()).decode()
+    encoded = base64.b64encode(buffer.getvalue()).decode()
     label = html.escape(alt, quote=True)
-    return Picture(f'<img alt="{label}" src="data:image/gif;base64,{data}"/>', alt)
+    image = f'<img alt="{label}" src="data:image/gif;base64,{encoded}"/>'
+    if number is None:
+        return Picture(image, alt)
+    return Picture(captions.folded(image, "Play the animation"), alt, (number, caption))
+
+
+def _of_frames(tables: list[pd.DataFrame]) -> pd.DataFrame:
+    """The data of all frames; what stays as it is, such as a contour, is in the first one only."""
+    data = pd.concat(tables, ignore_index=True)
+    places = [column for column in data if column not in ("panel", "frame")]
+    return data.drop_duplicates(subset=places)

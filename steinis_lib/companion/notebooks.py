@@ -6,10 +6,14 @@ tagged ``parameters`` is made from that class: ``make notebooks`` writes it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from steinis_lib.companion import figure_files
 from steinis_lib.companion.checkout import ROOT, need_checkout
 from steinis_lib.companion.parameters import Parameters
 from steinis_lib.companion.registry import SECTIONS
@@ -17,9 +21,15 @@ from steinis_lib.core.files import replacing
 
 
 def run_notebook(
-    name: str, output: Path, parameters: Mapping[str, Any] | None = None, profile: str = "quick"
+    name: str,
+    output: Path,
+    parameters: Mapping[str, Any] | None = None,
+    profile: str = "quick",
+    figures: Path | None = None,
 ) -> Parameters:
     """Execute a section's notebook with validated parameters and write the result to `output`.
+
+    With `figures`, the files of its figures go into that folder.
 
     Returns
     -------
@@ -43,19 +53,20 @@ def run_notebook(
     failed = output.with_name(f"{output.stem}.failed.ipynb")
     with replacing(output) as scratch:
         try:
-            papermill.execute_notebook(
-                section.notebook_path,
-                scratch,
-                parameters={"profile": profile, **given},
-                cwd=ROOT,
-                progress_bar=False,
-                kernel_name="python3",
-                start_timeout=120,
-            )
+            with _files_of_figures_in(figures):
+                papermill.execute_notebook(
+                    section.notebook_path,
+                    scratch,
+                    parameters={"profile": profile, **given},
+                    cwd=ROOT,
+                    progress_bar=False,
+                    kernel_name="python3",
+                    start_timeout=120,
+                )
         except papermill.PapermillExecutionError:
             scratch.replace(failed)
             raise
-        _hide_injected(scratch)
+        _tidy(scratch)
     failed.unlink(missing_ok=True)
     return validated
 
@@ -100,15 +111,50 @@ def write_parameters_cells() -> list[str]:
     return changed
 
 
-def _hide_injected(path: Path) -> None:
-    """Keep the cell that papermill adds, but off the book's page."""
+@contextmanager
+def _files_of_figures_in(folder: Path | None) -> Iterator[None]:
+    """Tell kernels that start meanwhile where the files of figures go: nowhere, if None."""
+    before = os.environ.pop(figure_files.VARIABLE, None)
+    if folder is not None:
+        os.environ[figure_files.VARIABLE] = str(folder)
+    try:
+        yield
+    finally:
+        os.environ.pop(figure_files.VARIABLE, None)
+        if before is not None:
+            os.environ[figure_files.VARIABLE] = before
+
+
+def _tidy(path: Path) -> None:
+    """Keep the cell that papermill adds off the book's page, and this machine out of the notebook.
+
+    Papermill notes paths and times; outputs can name files of the checkout or of the environment.
+    """
     import nbformat
 
     notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+    notebook.metadata.pop("papermill", None)
     for cell in notebook.cells:
+        cell.metadata.pop("papermill", None)
+        cell.metadata.pop("execution", None)
         if "injected-parameters" in cell.metadata.get("tags", []):
             cell.metadata.tags.append("remove-cell")
+        if "outputs" in cell:
+            cell.outputs = [_without_paths(output) for output in cell.outputs]
     nbformat.write(notebook, path)  # type: ignore[no-untyped-call]
+
+
+def _without_paths(value: Any) -> Any:
+    """The same text, list or mapping without folders of this machine."""
+    if isinstance(value, str):
+        for folder in (str(ROOT), sys.prefix, str(Path.home())):
+            value = value.replace(f"{folder}{os.sep}", "").replace(folder, ".")
+        return value
+    if isinstance(value, list):
+        return [_without_paths(item) for item in value]
+    if isinstance(value, dict):
+        return type(value)({key: _without_paths(item) for key, item in value.items()})
+    return value
 
 
 if __name__ == "__main__":

@@ -1,24 +1,26 @@
-"""What every notebook begins with and shows: its data, and tables of numbers with intervals."""
+"""What every notebook begins with and shows: its data, verdicts, and readings."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
-import pandas as pd
 import xarray as xr
-from pandas.io.formats.style import Styler
 
 from steinis_lib.companion import claims, figures
+from steinis_lib.companion.conditions import conditions, origin
 from steinis_lib.companion.figures import Picture
-from steinis_lib.companion.intervals import Estimate
 from steinis_lib.companion.obtain import obtain
 from steinis_lib.companion.parameters import notebook_parameters
 from steinis_lib.companion.reading_figures import readings_figure
 from steinis_lib.companion.registry import SECTIONS
-from steinis_lib.companion.results import attributes
+from steinis_lib.companion.tables import Table, interval, number, table
 
-Row = Mapping[str, Any]
+__all__ = [
+    "begin", "conditions", "interval", "number", "origin", "readings", "report", "table",
+    "verdicts",
+]  # fmt: skip
 
 
 def begin(name: str, namespace: Mapping[str, Any]) -> tuple[Any, xr.DataTree]:
@@ -49,64 +51,37 @@ def report(done: int, total: int, chunk: object) -> None:
         print(f"{done} of {total} chunks computed")
 
 
-def origin(data: xr.DataTree) -> str:
-    """Return when, with what and at which commits a result was computed, for a sentence."""
-    parts = attributes(data)["provenance"]
-    machines, versions, commits = (
-        list(dict.fromkeys(part[key] for part in parts)) for key in ("machine", "torch", "commit")
-    )
-    split = f" in {len(parts)} parts" if len(parts) > 1 else ""
-    if len(machines) > 1:
-        split += f" on {len(machines)} kinds of machine"
-    first, last = parts[0]["created"][:10], parts[-1]["created"][:10]
-    when = first if first == last else f"from {first} to {last}"
-    at = "commit" if len(commits) == 1 else "commits"
-    return (
-        f"computed{split} {when} with PyTorch {' and '.join(versions)}, "
-        f"at {at} {' and '.join(commits)}"
-    )
-
-
-def table(rows: Sequence[Row] | Mapping[str, Sequence[Any]]) -> Styler:
-    """Return a table without an index column, its text at the left."""
-    return pd.DataFrame(rows).style.hide(axis="index").set_properties(**{"text-align": "left"})
-
-
-def number(value: float, digits: int = 3) -> str:
-    """Return a number with so many digits that count, and no power of ten if it is large.
-
-    From 100 on it has three digits at least.
-    """
-    if abs(float(f"{value:.{digits}g}")) >= 100:
-        digits = max(digits, 3)
-    rounded = float(f"{value:.{digits}g}")
-    return f"{rounded:,.0f}" if abs(rounded) >= 10 ** (digits - 1) else f"{rounded:.{digits}g}"
-
-
-def interval(estimate: Estimate, digits: int = 3, scale: float = 1.0) -> str:
-    """Return a number with its interval as text, all times `scale`."""
-    ends = (estimate.value, estimate.low, estimate.high)
-    value, low, high = (number(scale * x, digits) for x in ends)
-    return f"{value} [{low}, {high}]"
-
-
-def verdicts(*experiments: str, paper_values: bool = False) -> Styler:
+def verdicts(*experiments: str, number: str | None = None, paper_values: bool = False) -> Table:
     """Return a table of the claims that experiments test, at the paper's sizes.
 
-    `paper_values` adds a column with the paper's figures, for claims that do not state them.
+    `number` is the table's; `paper_values` adds a column with the paper's figures, for claims that
+    do not state them.
     """
     found = claims.evaluate([c for c in claims.ledger() if c.experiment in experiments])
     columns = {"claim": [f.claim.paper for f in found]}
     if paper_values:
         columns["paper"] = [f.claim.paper_value for f in found]
-    columns["ours, 95 % interval"] = [f.ours for f in found]
+    columns["ours, 95 % interval"] = [_ours(f) for f in found]
     columns["verdict"] = [f.verdict for f in found]
     columns["readings"] = [f.robustness for f in found]
-    return table(columns)
+    counts = Counter(f.verdict for f in found)
+    words = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
+    caption = (
+        f"The claims of this section and our verdicts, from the stored results at the paper's "
+        f"sizes. Of {len(found)} claims: {words}."
+    )
+    return table(columns, number, caption, longest=len(found))
 
 
-def readings(claim: str) -> Picture:
-    """Return the figure of all readings of a claim, at the paper's sizes.
+def _ours(finding: claims.Finding) -> str:
+    """The estimate that a verdict follows from, with two digits."""
+    if finding.estimate is None:
+        return finding.ours
+    return f"{interval(finding.estimate)} {finding.claim.unit}".strip()
+
+
+def readings(claim: str, number: str | None = None) -> Picture:
+    """Return the figure of all readings of a claim, at the paper's sizes; `number` is its own.
 
     Raises
     ------
@@ -117,6 +92,6 @@ def readings(claim: str) -> Picture:
     found = claims.evaluate([c for c in ledger if c.id == claim])
     if not found:
         raise ValueError(f"no claim {claim!r}; the ledger has {', '.join(c.id for c in ledger)}")
-    if (figure := readings_figure(found[0])) is None:
+    if (figure := readings_figure(found[0], number)) is None:
         raise ValueError(f"{claim}: fewer than two readings have been run")
     return figure

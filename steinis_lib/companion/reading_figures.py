@@ -7,12 +7,14 @@ below, a dot for each choice that the reading made.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -21,6 +23,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from steinis_lib.companion import figures
 from steinis_lib.companion.claims import Finding
+from steinis_lib.companion.figure_axes import plain_number
 from steinis_lib.companion.figures import COLOURS, Picture
 from steinis_lib.companion.intervals import Estimate
 from steinis_lib.companion.reading_claims import Choice, Judged, Range, choice_text
@@ -36,10 +39,11 @@ Numbered = tuple[int, Judged]
 Numbers = np.ndarray
 
 
-def readings_figure(finding: Finding) -> Picture | None:
+def readings_figure(finding: Finding, number: str | None = None) -> Picture | None:
     """Return the figure of a claim's readings, or None if fewer than two have been run.
 
-    Columns have the numbers of readings in the ledger, in which tables have them, too.
+    Columns have the numbers of readings in the ledger, in which tables have them, too. `number` is
+    the figure's own.
     """
     numbered = [(n, r) for n, r in enumerate(finding.readings, start=1) if r.estimate is not None]
     if len(numbered) < 2:
@@ -62,7 +66,8 @@ def readings_figure(finding: Finding) -> Picture | None:
         figure.legend(
             handles=_legend(numbered), loc="outside upper left", ncols=5, fontsize="small"
         )
-        return figures.show(figure, _alt(finding, numbered))
+        caption = _caption(finding, numbered)
+        return figures.show(figure, _alt(finding, numbered), number, caption, _table(numbered))
 
 
 def _estimate(judged: Judged) -> Estimate:
@@ -109,7 +114,7 @@ def _limits(readings: Sequence[Judged], axes: Axes) -> tuple[float, float]:
     axes.set_yscale("log")
     low, high = _padded(np.log10(np.concatenate((ours, ends[ends > 0]))))
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high - low < 3 else (1,)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: plain_number(y)))
     axes.yaxis.set_minor_locator(NullLocator())
     return 10**low, 10**high
 
@@ -198,6 +203,31 @@ def _legend(numbered: Sequence[Numbered]) -> list[Line2D | Patch]:
         Patch(alpha=0.32, label="reproduced within", **grey),
         Patch(alpha=0.13, label="partly within", **grey),
     ]
+
+
+def _caption(finding: Finding, numbered: Sequence[Numbered]) -> str:
+    """The claim, its verdict, and how many readings lead to which."""
+    counts: Counter[str] = Counter(judged.verdict for _, judged in numbered)
+    under = ", ".join(
+        f"{verdict} under {counts[verdict]}" for verdict in _MARKERS if counts[verdict]
+    )
+    return (
+        f"The claim “{finding.claim.paper}” under {len(numbered)} readings: {under}. The verdict "
+        f"follows from the primary reading and is “{finding.verdict}”."
+    )
+
+
+def _table(numbered: Sequence[Numbered]) -> pd.DataFrame:
+    """A row for each reading, with its number, interval, ranges, verdict and choices."""
+    rows = []
+    for number, judged in numbered:
+        e, (reproduced, partly) = _estimate(judged), _ranges(judged)
+        row = {"number": number, "reading": judged.reading.name, "primary": judged.reading.primary}
+        row |= {"value": e.value, "low": e.low, "high": e.high, "verdict": judged.verdict}
+        for name, ends in (("reproduced", reproduced), ("partly", partly)):
+            row |= {f"{name} from": ends[0], f"{name} to": ends[1]}
+        rows.append(row | _all_choices(judged))
+    return pd.DataFrame(rows)
 
 
 def _alt(finding: Finding, numbered: Sequence[Numbered]) -> str:

@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ET
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 
@@ -155,25 +156,20 @@ def test_show_closes_the_figure_and_says_what_it_shows():
     assert 'aria-label="what it shows"' in markup
 
 
-def test_labels_stand_at_the_curves_ends_in_their_colours_and_apart():
-    figure, axes = plt.subplots()
-    x = np.linspace(0, 1, 5)
-    ends = {"a": 0.5, "b": 0.505, "c": 0.1, "d": 0.9, "e": 0.502}
-    colours = dict(zip(ends, figures.COLOURS, strict=False))
-    for label, end in ends.items():
-        figures.band(axes, x, end * x, end * x, end * x, label, colours[label])
-    axes.plot(x, x / 3, color="black")  # without a label
-    axes.set(xlim=(0, 1), ylim=(0, 1))
-    figures.label_ends(axes, gap=0.08)
-    found = {t.get_text(): t for t in axes.texts}
-    assert set(found) == set(ends)
-    heights = {label: t.xy[1] for label, t in found.items()}
-    assert sorted(heights, key=heights.get) == ["c", "a", "e", "b", "d"]  # in the curves' order
-    assert np.diff(sorted(heights.values())).min() >= 0.08 - 1e-12
-    assert heights["c"] == pytest.approx(0.1) and heights["d"] == pytest.approx(0.9)
-    for label, text in found.items():
-        assert text.xy[0] == pytest.approx(1)
-        assert text.get_color() == figures.COLOURS[colours[label]]
+def test_a_figure_with_a_number_has_its_caption_and_the_width_that_its_words_need():
+    shown = figures.show(picture(), "what it shows", "5.3", "a < b & c")
+    element = ET.fromstring(shown._repr_html_())
+    assert element.get("id") == "figure-5-3"
+    assert "".join(element.find("figcaption").itertext()) == "Figure 5.3. a < b & c"
+    assert element.get("style") == f"--least:{shown.least}px"
+
+
+def test_the_least_width_makes_the_smallest_words_nine_pixels_high():
+    figure, axes = plt.subplots(figsize=(8, 4))
+    axes.set_title("small", fontsize=6)
+    axes.set_xlabel("", fontsize=1)  # no words
+    assert figures.least_width(figure) == 72 * 8 * 9 / 6
+    assert figures.least_width(figure, 12) == 72 * 8 * 12 / 6
 
 
 def gif(n_frames, alt="an animation"):
@@ -183,19 +179,6 @@ def gif(n_frames, alt="an animation"):
     markup = figures.animate(draw, n_frames, alt)._repr_html_()
     data = re.search(r'src="data:image/gif;base64,([^"]+)"', markup)[1]
     return markup, Image.open(io.BytesIO(base64.b64decode(data)))
-
-
-def test_labels_follow_limits_that_nobody_has_asked_for_yet():
-    figure, (axes, other) = plt.subplots(1, 2, sharex=True)
-    axes.plot([0.0, 100.0], [-40.0, -30.0], label="low")
-    other.plot([0.0, 200.0], [1.0, 2.0])
-    figures.label_ends(axes)
-    (label,) = axes.texts
-    end = axes.transAxes.inverted().transform(axes.transData.transform((100.0, -30.0)))
-    np.testing.assert_allclose(label.xy, end)
-    assert 0 < label.xy[0] < 0.6
-    assert 0.9 < label.xy[1] < 1
-    plt.close(figure)
 
 
 @pytest.mark.parametrize("n_frames", [1, 4])
@@ -224,3 +207,20 @@ def test_an_animation_is_dark_on_a_white_card_with_a_description():
     assert element.get("alt") == alt
     assert plt.get_fignums() == []
     assert mpl.rcParams["text.color"] == figures._TEXT  # the style is as before
+
+
+def test_an_animation_with_a_number_is_folded_and_has_the_data_of_all_frames(monkeypatch, tmp_path):
+    def draw(figure, frame):
+        axes = figure.add_subplot()
+        axes.plot([0, 1], [0, frame], label="moves")
+        axes.plot([0, 1], [7, 7], label="stays")
+
+    monkeypatch.setenv("STEINIS_FIGURES", str(tmp_path))
+    element = ET.fromstring(figures.animate(draw, 3, "moving", "1.2", "It moves.")._repr_html_())
+    (details,) = element.iter("details")
+    assert details.find("img") is not None and details.get("open") is None
+    data = pd.read_csv(tmp_path / "figure-1-2.csv", comment="#")
+    moves = data[data.series == "moves"]
+    assert sorted(moves.y) == [0, 0, 1, 2]  # the point that stays is there once
+    assert data[data.series == "stays"].frame.tolist() == [0, 0]
+    assert {path.suffix for path in tmp_path.iterdir()} == {".csv", ".svg", ".pdf"}

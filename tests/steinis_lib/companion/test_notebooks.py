@@ -207,7 +207,10 @@ def test_the_real_notebook_runs_with_given_parameters(executed):
     code = [c for c in notebook.cells if c.cell_type == "code"]
     assert all(c.execution_count for c in code)
     text = texts(notebook)
-    assert "profile `quick`, 2 trials, |A| = 8, |B| = 6, ε = 0.2, seed 1" in text
+    rows = dict(re.findall(r"<tr>\s*<td[^>]*>(.*?)</td>\s*<td[^>]*>(.*?)</td>\s*</tr>", text))
+    expected = {"profile": "quick", "trials": "2", "leaders |A|": "8", "step ε": "0.2", "seed": "1"}
+    assert rows | expected == rows
+    assert "steinis run gmm-convergence --profile quick -p &#x27;n_trials=2&#x27;" in text
     assert "SteinIS, |A| = 8" in text and "SVGD, 9" in text and "5 × that bandwidth" in text
 
 
@@ -247,6 +250,40 @@ def test_an_executed_notebook_holds_no_path_of_this_computer(executed):
     text = json.dumps(executed[1])
     assert str(ROOT) not in text
     assert os.path.expanduser("~") + os.sep not in text
+    assert "papermill" not in executed[1].metadata
+    assert not any("papermill" in cell.metadata for cell in executed[1].cells)
+
+
+@pytest.mark.slow
+def test_paths_in_outputs_lose_the_folders_of_this_computer(tiny_notebook, tmp_path):
+    tiny_notebook(
+        "import sys, pathlib, steinis_lib",
+        "print(steinis_lib.__file__, pathlib.Path.home() / 'x', sys.prefix)",
+        "{'a': [str(pathlib.Path.home() / 'y')]}",
+    )
+    output = tmp_path / "out.ipynb"
+    run_notebook(NAME, output)
+    text = output.read_text("utf-8")
+    assert "steinis_lib/__init__.py x" in text and "['y']" in text
+    for folder in (str(ROOT), os.path.expanduser("~") + os.sep, str(tmp_path)):
+        assert folder not in text
+
+
+@pytest.mark.slow
+def test_figures_leave_files_only_where_a_folder_is_named(tiny_notebook, tmp_path, monkeypatch):
+    monkeypatch.setenv("STEINIS_FIGURES", str(tmp_path / "outside"))
+    tiny_notebook(
+        "from steinis_lib.companion import figures",
+        "import matplotlib.pyplot as plt",
+        "figure, axes = plt.subplots()\naxes.plot([1, 2], label='a')",
+        "figures.show(figure, 'a line', '1.1', 'A line.')",
+    )
+    run_notebook(NAME, tmp_path / "out.ipynb")
+    assert not (tmp_path / "outside").exists()
+    run_notebook(NAME, tmp_path / "out.ipynb", figures=tmp_path / "files")
+    found = sorted(path.name for path in (tmp_path / "files").iterdir())
+    assert found == ["figure-1-1.csv", "figure-1-1.pdf", "figure-1-1.svg"]
+    assert os.environ["STEINIS_FIGURES"] == str(tmp_path / "outside")
 
 
 @pytest.mark.slow

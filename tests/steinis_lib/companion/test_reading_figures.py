@@ -40,12 +40,28 @@ def drawn(monkeypatch):
     """Catch the matplotlib figure before it becomes SVG."""
     caught = []
 
-    def show(figure, alt):
+    def show(figure, alt, *_):
         caught.append((figure, alt))
         return figures.Picture("", alt)
 
     monkeypatch.setattr(reading_figures.figures, "show", show)
     return caught
+
+
+def test_the_caption_counts_verdicts_and_the_data_have_all_that_is_drawn(monkeypatch):
+    shown = []
+    monkeypatch.setattr(
+        reading_figures.figures, "show", lambda figure, alt, *more: shown.append(more)
+    )
+    readings_figure(finding(*MANY), "5.3")
+    ((number, caption, data),) = shown
+    assert number == "5.3"
+    assert "“it is < 2” under 3 readings: reproduced under 1, partly under 1, not " in caption
+    assert caption.endswith("follows from the primary reading and is “partly”.")
+    assert data["number"].tolist() == [2, 1, 3] and data["value"].tolist() == [1, 2.5, 30]
+    assert data["verdict"].tolist() == ["reproduced", "partly", "not reproduced"]
+    assert data["kernel"].tolist() == ["wide", "rule", "rule"]
+    assert data["primary"].tolist() == [False, True, False]
 
 
 def marks(axes):
