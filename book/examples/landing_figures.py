@@ -62,7 +62,7 @@ def rbm_curves(tree: xr.DataTree) -> Drawing:
         ends.append(f"{label} {centre[-1]:.2g}")
     axes.set(xscale="log", yscale="log", xlabel="transitions", ylabel="RMS error, nats")
     axes.tick_params(which="minor", bottom=False, left=False, labelbottom=False)
-    label_ends(axes, gap=0.13)
+    label_ends(axes)
     return figure, (
         f"Root mean square error of log Z of RBMs with d = {dim} against transitions, on log "
         f"scales. At the end, in nats: {'; '.join(ends)}."
