@@ -15,7 +15,7 @@ from pathlib import Path
 import yaml
 from bookparts import api, fragments, landing, numbered
 from bookparts.address import read_address
-from examples import demo_still, draw
+from examples import demo_still, draw, guide
 
 from steinis_lib.companion import claims, claims_page, fairness_page, stability
 from steinis_lib.companion.notebooks import run_notebook
@@ -27,7 +27,7 @@ EXECUTED = BOOK / "sections"
 GENERATED = BOOK / "_generated"
 BEFORE = ("foundations", "method", "demo")
 AFTER = (
-    "claims", "readings", "fairness", "verification", "choices", "reproduce", "clusters",
+    "guide", "claims", "readings", "fairness", "verification", "choices", "reproduce", "clusters",
     "benchmarks", "errata", "api", "cite", "glossary", "references",
 )  # fmt: skip
 """The pages before and after the sections."""
@@ -37,9 +37,10 @@ def table_of_contents() -> dict[str, object]:
     """The book's pages in order, as Jupyter Book wants them; sections come from their registry."""
     sections = [f"{EXECUTED.name}/{section.notebook}" for section in SECTIONS.values()]
     chapters: list[dict[str, object]] = [{"file": page} for page in (*BEFORE, *sections, *AFTER)]
+    below = {"api": api.pages(), "guide": guide.PAGES[1:]}
     for chapter in chapters:
-        if chapter["file"] == "api":
-            chapter["sections"] = [{"file": page} for page in api.pages()]
+        if pages := below.get(str(chapter["file"])):
+            chapter["sections"] = [{"file": page} for page in pages]
     return {"format": "jb-book", "root": "index", "chapters": chapters}
 
 
@@ -114,6 +115,7 @@ def write_fragments() -> None:
         (GENERATED / file_name).write_text(text, encoding="utf-8")
     api.write_pages(BOOK, GENERATED)
     draw.draw_if_needed(GENERATED)
+    guide.write_outputs(GENERATED)
 
 
 def write_picture() -> None:
