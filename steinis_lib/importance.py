@@ -62,8 +62,8 @@ class ImportanceSample:
     def log_z_se(self) -> Tensor:
         """Standard error of log Ẑ by the delta method, sd(w)/(√n w̄), ``(*batch,)``.
 
-        It is too small where the weights' variance is infinite, or where no draw shows their large
-        values; `pareto_k` tells of the former.
+        It is too small if the weights' variance is infinite, or if no draw has one of the large
+        weights. `pareto_k` can warn of the first case.
         """
         relative = (self.log_w - self.log_z.unsqueeze(-1)).exp()  # w / w̄
         return relative.std(-1) / math.sqrt(self.n)

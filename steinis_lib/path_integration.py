@@ -64,7 +64,7 @@ class PathIntegrationInfo:
 
 @dataclass(frozen=True)
 class PathEstimate:
-    """What a run says of KL(q_0‖p) and log Z, ``(*batch,)`` each; biased while KSD² is not zero.
+    """Estimates of KL(q_0‖p) and log Z, ``(*batch,)`` each; biased while KSD² is not zero.
 
     Parameters
     ----------

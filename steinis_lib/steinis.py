@@ -221,8 +221,8 @@ class SteinIS(Algorithm[SteinISState, SteinISInfo]):
     ) -> SteinISState:
         """Run until ESS/|B| has reached a fraction in every problem, or for `n_transitions`.
 
-        The ESS is looked at before the first transition and after each `check_every`. As the rule
-        looks at the weights that it stops for, Ẑ is consistent, but no longer exactly unbiased.
+        The ESS is checked before the first transition and after each `check_every`. Ẑ is then
+        consistent, but no longer exactly unbiased, because its own weights decide when to stop.
         """
         if not 0 < ess_threshold <= 1:
             raise ValueError(f"ess_threshold is a fraction in (0, 1], got {ess_threshold}")

@@ -1,15 +1,15 @@
 """Adaptive importance sampling by stochastic convex programming, after Ryu & Boyd (2014).
 
 They adapt the natural parameter of an exponential family, in which the estimate's variance is
-convex. Mixtures are no such family, but with fixed components, q_π = Σ_k π_k N_k, their idea
-carries over to the weights, for these are convex in π:
+convex. Mixtures are no such family. With fixed components, q_π = Σ_k π_k N_k, their idea applies
+to the weights, because these objectives are convex in π:
 
 * "variance": V(π) = ∫ p̄²/q_π = E_q[w²], with w = p̄/q_π;
 * "cross-entropy": C(π) = -∫ p̄ log q_π, which is KL(p ‖ q_π) up to scale and a constant.
 
 Draws x ~ q_π give unbiased gradients, -w² N_k(x)/q_π(x) and -w N_k(x)/q_π(x), and each step moves
-π against them. The draws serve twice: the mean of all weights p̄/q_π, each with the π it was drawn
-from, is an unbiased Ẑ, for π depends on earlier draws alone.
+π against them. The same draws also estimate Z: the mean of all weights p̄/q_π, each with the π it
+was drawn from, is unbiased, because π depends on earlier draws alone.
 
 p̄ is taken as it is. Scaling it by c scales the gradients by c² ("variance") or by c, so a step size
 is meant for Z ≈ 1. For another Z divide the step size by Z² or Z, or subtract an estimate of log Z
@@ -89,7 +89,7 @@ class AdaptiveISInfo:
 
 @dataclass(frozen=True)
 class AdaptiveISEstimate:
-    """What all draws of a run say of log Z, ``(*batch,)`` each.
+    """The estimate of log Z from all draws of a run, ``(*batch,)`` each.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ class AdaptiveIS(Algorithm[AdaptiveISState, AdaptiveISInfo]):
         return new, AdaptiveISInfo(eta, x, log_w)
 
     def proposal(self, state: AdaptiveISState, *, averaged: bool = True) -> FullCovarianceMixture:
-        """Return q_π with the averaged weights, which the theory is about, or the present ones."""
+        """Return q_π with the averaged weights, which the theory covers, or the present ones."""
         log_pi = state.mean_pi.log() if averaged else state.log_pi
         return replace(self.q0, log_weights=log_pi)
 

@@ -2,7 +2,7 @@
 
 A transition proposes x' = x + ε s(x) + √(2ε) ξ with ξ ~ N(0, I) and s = ∇ log f_β. K(x → x') is
 the density of that proposal, and a = f_β(x') K(x' → x) / (f_β(x) K(x → x')) its Metropolis ratio.
-There are three ways to go on. The paper does not say which it took:
+There are three variants. The paper does not say which one it used:
 
 * "metropolis": accept with probability min(1, a), else stay (MALA). Ẑ is unbiased.
 * "kernel-ratio": always move, and multiply the weight by a. With the weighing before the move, the
@@ -78,8 +78,8 @@ class AIS(Annealed[AnnealedState]):
         """One transition: weigh by f_{β_t}/f_{β_{t-1}}, then move by Langevin at β_t.
 
         "metropolis" rejects a proposal at which a number is not finite. The other two cannot
-        reject. Where such a particle had no weight to speak of, it diverged: its weight becomes
-        zero. Where it had weight, it met a hole in p̄, and the run stops.
+        reject. If such a particle had a negligible weight, it has diverged, and its weight becomes
+        zero. If not, it has met a hole in p̄, and the run stops.
 
         Raises
         ------

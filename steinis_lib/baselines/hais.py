@@ -9,9 +9,9 @@ Particles carry velocities v ~ N(0, I), unit mass. A transition at β
 
 Each of the three leaves f_β(x) N(v; 0, I) invariant. In 3, leapfrog steps followed by v → -v are
 their own inverse and preserve volume. Accepting (x', -v'), or else keeping (x, v), is therefore a
-Metropolis step. Then v → -v, which the density does not notice, gives (x', v') or (x, -v). A full
-refresh forgets v, so the sign does not matter there; a partial refresh without the negation would
-be wrong.
+Metropolis step. Then v → -v, which leaves the density unchanged, gives (x', v') or (x, -v). A full
+refresh forgets v, so the sign does not matter there. With a partial refresh, leaving out the
+negation would be wrong.
 
 γ is the γ of Sohl-Dickstein & Culpepper: the share of the velocity's variance that is replaced,
 where 1 is a full refresh. They take one leapfrog step and γ = 1 - 2^(-ε), which replaces half of

@@ -67,8 +67,8 @@ class MixturePMC(Algorithm[MixturePMCState, MixturePMCInfo]):
     """M-PMC with Gaussian components.
 
     A component for which too few draws count keeps its old covariance, if an eigenvalue of the new
-    one would be `min_scale`² or less; its weight and mean move all the same. Nothing else is done
-    about components that die: their weights go to zero.
+    one would be `min_scale`² or less; its weight and mean are updated all the same. Components that
+    die are not replaced: their weights go to zero.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ def need_checkout(what: str) -> None:
     if not (DATA / "claims").is_dir():
         raise CheckoutNeededError(
             f"{what} needs a checkout of the repository, with its folders data/ and notebooks/, "
-            f"and {ROOT} is none. Clone the repository and run `make install` in it."
+            f"and {ROOT} is not one. Clone the repository and run `make install` in it."
         )
 
 

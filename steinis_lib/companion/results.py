@@ -77,7 +77,7 @@ def load(path: Path) -> xr.DataTree:
         raise
     except (OSError, KeyError, RuntimeError) as error:
         raise ValueError(
-            f"{path} is no complete result file ({error}); delete it and run again"
+            f"{path} is not a complete result file ({error}); delete it and run again"
         ) from error
 
 

@@ -23,7 +23,7 @@ def train_vae(
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1)] = 1,
     max_epochs: Annotated[int, typer.Option(min=1, help="passes over the images at most")] = 130,
 ) -> None:
-    """Train a variational autoencoder of section 5.4; after an interruption, go on with it."""
+    """Train a variational autoencoder of section 5.4; after an interruption, continue."""
     path = (output or ROOT / "outputs" / "vae") / f"d{latent_dim}.safetensors"
     checkpoint = path.with_suffix(".checkpoint")
     settings = training.TrainingSettings(latent_dim=latent_dim, seed=seed, max_epochs=max_epochs)
@@ -49,6 +49,6 @@ def train_vae(
     except (mnist.DataError, training.CheckpointError, FloatingPointError) as error:
         raise fail(str(error), 1) from error
     except KeyboardInterrupt as error:
-        raise fail(f"interrupted; the same command goes on from {checkpoint}", 130) from error
+        raise fail(f"interrupted; the same command continues from {checkpoint}", 130) from error
     checkpoint.unlink()
     out.print(f"stopped by {trained.stopped_by}; the model: {path}", soft_wrap=True)

@@ -34,8 +34,9 @@ def watched(watcher: Callable[[Any], None]) -> Iterator[None]:
 class Algorithm(ABC, Generic[State, Info]):
     """A frozen dataclass of a target, q_0, sizes and settings; all but the first two by keyword.
 
-    A state is a frozen dataclass of tensors. It is all that is needed to go on, so that it can be
-    saved and taken up later. An info says what one transition did. The result of a run comes from
+    A state is a frozen dataclass of tensors. It holds all that a run needs to continue, so that it
+    can be saved and loaded later. An info says what one transition did. The result of a run comes
+    from
 
     * `importance_sample(state)`, where particles have weights;
     * `proposal(state)`, where a density was fitted;

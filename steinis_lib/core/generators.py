@@ -13,7 +13,7 @@ def fork(generator: torch.Generator) -> Tensor:
 
 
 def resume(rng: Tensor, device: torch.device) -> torch.Generator:
-    """Return a generator that goes on from a state that `fork` or ``get_state`` returned."""
+    """Return a generator that continues from a state that `fork` or ``get_state`` returned."""
     return torch.Generator(device).set_state(rng)
 
 

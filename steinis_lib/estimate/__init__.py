@@ -1,8 +1,8 @@
-"""log Z of any density, with nothing to tune.
+"""log Z of any density, without settings to tune.
 
 * `estimate_log_z` chooses and runs the methods; in `log_z`.
 * `Evidence` is what it returns: draws, log Z, and reasons to doubt them; in `evidence`.
-* `routes` has what is tried where a fitted mixture is a bad proposal: maps, then annealing.
+* `routes` improves on a fitted mixture that is a bad proposal: by maps, else by annealing.
 """
 
 from steinis_lib.estimate.evidence import Evidence

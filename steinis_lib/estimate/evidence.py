@@ -35,7 +35,7 @@ class Evidence:
     route
         What each run's proposal was: "mixture", "maps" or "annealing".
     n_evaluations
-        At how many particles the density was called in all, with or without a gradient.
+        The number of particles at which the density was evaluated, with or without a gradient.
     """
 
     sample: ImportanceSample

@@ -1,4 +1,4 @@
-"""log Z of any density, with nothing to tune: `estimate_log_z`.
+"""log Z of any density, without settings to tune: `estimate_log_z`.
 
 Two independent runs each
 
@@ -12,8 +12,8 @@ Two independent runs each
    with as many transitions as it takes for an ESS of half.
 
 All choices are made on pilot draws. The draws that are weighed in the end are new, so that Ẑ is
-unbiased whatever was chosen. A mode that no explorer met stays unseen, and two runs may miss the
-same one.
+unbiased whatever was chosen. A mode that no explorer reached is not detected, and both runs may
+miss the same one.
 """
 
 from __future__ import annotations

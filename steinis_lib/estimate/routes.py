@@ -1,4 +1,4 @@
-"""What `estimate_log_z` does where a mixture is a bad proposal: move its draws by maps, or anneal.
+"""How `estimate_log_z` improves on a mixture that is a bad proposal: by maps, or by annealing.
 
 Both return n weighted draws, and warnings in words. All choices are made on pilot draws, which are
 thrown away.

@@ -1,7 +1,7 @@
 """Methods beyond the paper, most of which combine SteinIS with ideas of others.
 
-* `HeldOutSteinIS`: SteinIS whose steps and bandwidths are chosen on held-out particles; our own, in
-  `held_out`.
+* `HeldOutSteinIS`: SteinIS whose steps and bandwidths are chosen on held-out particles (our own
+  method); in `held_out`.
 * `Whitened`: any kernel in the leaders' coordinates (Wang, Tang, Bajaj & Liu 2019); in
   `whitened_kernel`.
 * `PulledBack`: the target in the coordinates of q_0, to anneal through the maps (after Parno &

@@ -1,18 +1,18 @@
 """Bridge sampling (Bennett 1976; Meng & Wong 1996) from q to p̄, with draws of p by resample-move.
 
-A mean of weights r = p̄/q fails where p has mass that q seldom visits, as a few weights carry it.
-Draws of both q and p do better: r is small at the former and large at the latter. With n draws of
-q, m draws of p, and a(x) = log r(x) - log Z + log(m/n), log Ẑ solves
+A mean of weights r = p̄/q is unreliable where p has mass that q seldom visits, because a few
+weights dominate it. Draws of both q and p do better: r is small at the former and large at the
+latter. With n draws of q, m draws of p, and a(x) = log r(x) - log Z + log(m/n), log Ẑ solves
 
     Σ_{draws of q} σ(a) = Σ_{draws of p} σ(-a),        σ(a) = 1/(1 + e⁻ᵃ).
 
 If all draws are independent, this has the least variance among all averages over the two kinds of
-draws (Meng & Wong 1996). Its terms are bounded, so that no weight can carry it. Draws of p come
+draws (Meng & Wong 1996). Its terms are bounded, so that no weight can dominate it. Draws of p come
 from the draws of q: they are resampled by their weights, then moved by HMC that leaves p invariant
 (Gilks & Berzuini 2001).
 
 Ẑ is consistent, but not unbiased: it is a ratio, the draws of p depend on those of q through the
-resampling, and chains remember where they began. If q is what SteinIS made of q_0, this is "warp"
+resampling, and chains depend on where they began. If q is what SteinIS made of q_0, this is "warp"
 bridge sampling (Meng & Schilling 2002), with the maps as the warp.
 """
 

@@ -81,7 +81,7 @@ class GaussianFlow(Algorithm[GaussianFlowState, GaussianFlowInfo]):
     full_steps
         Transitions with a = 1. Each can scale a direction by 1/4 to 2, and shift the mean by
         0.7 √d standard deviations. Take more where q_0 is far away (`GaussianFlowInfo.held_back`
-        is then True), and where the target is far from Gaussian: what is left of the way when a
+        is then True), and where the target is far from Gaussian: the distance that is left when a
         begins to fall shrinks slowly.
 
     Raises

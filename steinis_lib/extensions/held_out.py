@@ -1,11 +1,11 @@
 """SteinIS with held-out followers that choose the step, the bandwidth, and when to stop.
 
 With x drawn from q_ℓ, the mean of log p̄(x) - log q_ℓ(x) estimates the ELBO, log Z - KL(q_ℓ‖p). A
-third set of particles, drawn from q_0 as followers are, is pushed through the maps for this mean
-alone. Each transition tries three steps or bandwidths and takes the one with the highest ELBO.
-Where none raises it, the problem stands still and its step is halved. So the held-out KL never
-rises. A transition costs one score of each leader that builds the map, and three values of log p̄
-of each held-out particle.
+third set of particles, drawn from q_0 as followers are, is pushed through the maps solely to
+estimate this mean. Each transition tries three steps or bandwidths and takes the one with the
+highest ELBO. If none raises it, no particle of the problem moves, and its step is halved. So the
+held-out KL never rises. A transition costs one score of each leader that builds the map, and three
+values of log p̄ of each held-out particle.
 
 Given leaders and held-out particles, followers are still independent draws from a known q_ℓ, and Ẑ
 is unbiased. Held-out particles must not be weighed themselves: they chose the maps that moved them.
@@ -111,8 +111,8 @@ class HeldOutSteinIS(Algorithm[HeldOutSteinISState, HeldOutSteinISInfo]):
     leaders_per_step
         Leaders drawn anew from the pool for each transition, as in `SteinIS`. None: all of them.
     patience
-        A problem that moved nothing in so many transitions in a row stands still from then on;
-        `run` stops when all problems do.
+        A problem in which nothing moved for so many transitions in a row is finished: nothing
+        moves in it any more. `run` stops when all problems are finished.
 
     Raises
     ------
@@ -240,7 +240,7 @@ class HeldOutSteinIS(Algorithm[HeldOutSteinISState, HeldOutSteinISInfo]):
         return new, HeldOutSteinISInfo(torch.where(moved, best - state.elbo, 0.0), chosen)
 
     def finished(self, state: HeldOutSteinISState) -> bool:
-        """Say whether all problems are out of patience."""
+        """Say whether no problem moves any more, after ``patience`` refusals."""
         return bool((state.n_refused >= self.patience).all())
 
     def importance_sample(self, state: HeldOutSteinISState) -> ImportanceSample:

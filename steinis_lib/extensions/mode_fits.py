@@ -11,7 +11,7 @@ A Gaussian flow settles on one mode, and leaders that never visit a mode cannot 
    components held fixed.
 
 The mixture's density is exact, so weights with it are valid, whatever the steps before did. A mode
-that no explorer came to is missing, and nothing in the weights can show it.
+that no explorer reached is missing, and the weights cannot show that.
 
 All of this is for one problem: points are ``(n, d)``, without batch axes.
 """

@@ -2,7 +2,7 @@
 
 A `Kernel` gives the velocity field φ, its Jacobian and the Stein kernel κ_p. A `StepMap` is
 y + ε φ(y) with its log-determinant; `PushForward` is q_0 pushed through many maps, with a density
-at any point. `ksd_squared` tells how far particles are from a target; `SVGD` moves them to it.
+at any point. `ksd_squared` measures how far particles are from a target; `SVGD` moves them there.
 """
 
 from steinis_lib.stein.inverse import NotInvertibleError, PushForward, invert

@@ -106,8 +106,8 @@ def invert(
 
     Where φ is bounded, as for RBF and IMQ, T is one-to-one if det ∇T > 0 everywhere (Hadamard), and
     is not if det ∇T < 0 anywhere, as its degree is 1. The sign is checked at the leaders, about
-    which maps fold first, and at all points that Newton's method visits. So a map that is refused
-    does fold, but a map that folds only elsewhere is not noticed. No map folds if ε sup‖∇φ‖ < 1.
+    which maps fold first, and at all points that Newton's method visits. So every map that is
+    refused folds; one that folds only elsewhere is not noticed. No map folds if ε sup‖∇φ‖ < 1.
 
     Parameters
     ----------

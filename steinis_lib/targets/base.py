@@ -39,7 +39,7 @@ class Target(Protocol):
         ...
 
     def log_prob_and_score(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return both; where they share work, that is cheaper than two calls."""
+        """Return both, which is cheaper than two calls where they share work."""
         ...
 
 

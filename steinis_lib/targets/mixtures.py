@@ -233,8 +233,8 @@ def random_mixture(
 ) -> GaussianMixture:
     """Draw mixtures with equal weights, means uniform on [-spread, spread]^d, σ = `scale`.
 
-    Independent mixtures are drawn along `batch_shape`. The paper says "10 randomly generated
-    mixture components" and no more: the distribution drawn from here is our choice.
+    Independent mixtures are drawn along `batch_shape`. The paper says only "10 randomly
+    generated mixture components": the distribution of the mixtures is our choice.
     """
     shape = (*batch_shape, n_components, dim)
     u = torch.rand(shape, generator=generator, dtype=dtype, device=generator.device)

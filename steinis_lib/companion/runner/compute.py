@@ -62,7 +62,7 @@ def compute(
         If `workers` is less than 1, or both `workers` and `scheduler` are given.
     """
     if workers < 1 or (workers > 1 and scheduler is not None):
-        raise ValueError("workers is at least 1, and goes without scheduler")
+        raise ValueError("workers must be at least 1, and 1 if a scheduler is given")
     if scheduler is not None:
         running.check_address(scheduler)
     run = datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -95,7 +95,7 @@ def test_an_interrupted_training_goes_on_and_ends_the_same(options, tmp_path, mo
         code, stderr, _ = call(*options)
     checkpoint = tmp_path / "out" / "d2.checkpoint"
     assert code == 130
-    assert f"interrupted; the same command goes on from {checkpoint}" in stderr
+    assert f"interrupted; the same command continues from {checkpoint}" in stderr
     assert [p.name for p in checkpoint.parent.iterdir()] == [checkpoint.name]
     code, stderr, _ = call(*options)
     assert code == 0 and f"resuming from {checkpoint}" in stderr
