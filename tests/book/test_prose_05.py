@@ -83,7 +83,7 @@ def test_performs_well_at_10_only() -> None:
 
 
 def test_the_truth_is_not_in_question() -> None:
-    assert in_page(PAGE, "Both truths agree to a few thousandths of a nat, and")
+    assert in_page(PAGE, "Both reference values agree to a few thousandths of a nat, and")
     assert in_page(PAGE, "bounds from both sides meet")
     for d in (10, 20, 50):
         assert abs(likelihood.truth_difference(vae(), d).value) < 0.005

@@ -63,7 +63,9 @@ def check_address(scheduler: str) -> None:
     except ValueError:
         valid = False
     if not valid or scheduler != f"{parts.scheme}://{parts.netloc}":
-        raise SchedulerError(f"{scheduler!r} is not the address of a scheduler, such as tcp://host:8786")
+        raise SchedulerError(
+            f"{scheduler!r} is not the address of a scheduler, such as tcp://host:8786"
+        )
 
 
 def run_jobs(

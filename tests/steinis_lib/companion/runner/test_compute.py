@@ -465,7 +465,9 @@ def test_a_lost_scheduler_ends_the_run_and_keeps_what_is_done(dask_cluster, tmp_
      "host:8786", "tcp://host:8786/x"],
 )  # fmt: skip
 def test_nonsense_is_no_address(address):
-    with pytest.raises(SchedulerError, match="is not the address of a scheduler, such as tcp://host:8786"):
+    with pytest.raises(
+        SchedulerError, match="is not the address of a scheduler, such as tcp://host:8786"
+    ):
         compute(EXPERIMENT, Toy(), scheduler=address)
 
 
