@@ -18,7 +18,10 @@ def resume(rng: Tensor, device: torch.device) -> torch.Generator:
 
 
 def random_batch(x: Tensor, k: int, generator: torch.Generator) -> Tensor:
-    """Return k of the particles ``(*batch, n, d)``, drawn without replacement in each problem."""
-    u = torch.rand(x.shape[:-1], generator=generator, device=x.device)
+    """Return k of the particles ``(*batch, n, d)``, drawn without replacement in each problem.
+
+    The choice depends on the generator alone, not on the dtype of the particles.
+    """
+    u = torch.rand(x.shape[:-1], generator=generator, dtype=torch.float32, device=x.device)
     index = u.argsort(-1)[..., :k, None]
     return x.gather(-2, index.expand(*index.shape[:-1], x.shape[-1]))
