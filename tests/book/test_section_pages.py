@@ -56,6 +56,14 @@ def elements(page: str, kind: str) -> dict[str, str]:
     return {f"{m[2]}.{m[3]}": m[0] for m in found if m[1] == kind}
 
 
+def numbers_in(text: str, kind: str) -> set[str]:
+    """The numbers that a text mentions, also as "Figures 5.3 and 5.4" and "Figures 5.5 to 5.7"."""
+    found = set(re.findall(rf"\b{kind}s? (\d+\.\d+)", text))
+    for section, first, last in re.findall(rf"\b{kind}s (\d+)\.(\d+) (?:and|to) \1\.(\d+)", text):
+        found |= {f"{section}.{n}" for n in range(int(first), int(last) + 1)}
+    return found
+
+
 @pytest.fixture(scope="module")
 def site() -> Any:
     with serving(HTML) as server:
@@ -101,6 +109,11 @@ def test_every_figure_and_table_is_referred_to_and_every_number_exists(page: str
     }
     mentioned = set(re.findall(r"\b(?:Figure|Table) \d+\.\d+", rest))
     assert mentioned <= known
+    for kind in ("figure", "table"):
+        own = set(elements(page, kind)) - {
+            f"{int(Path(page).name[:2])}.2" if kind == "table" else ""
+        }
+        assert own <= numbers_in(rest, kind.capitalize())
     for first, last in re.findall(r"Figures (\d+\.\d+) (?:and|to) (\d+\.\d+)", rest):
         assert {f"Figure {first}", f"Figure {last}"} <= known
     links = re.findall(r'href="#((?:figure|table)-\d+-\d+)"', text)
