@@ -34,7 +34,7 @@ def steady_decades(curve: Array, time: Array) -> Array:
     covers, down to its floor. A stretch may begin at any recorded time, so that a transient does
     not count against a curve. It spans five recorded intervals at least, with straight lines
     between recorded logarithms, and no value in it is zero or negative. A power law (1 + t/τ)⁻ᵖ
-    scores 0.36 p at most, whatever τ.
+    scores 0.34 p where recorded times are dense, and 0.39 p at most.
     """
     _need_finite(curve)
     positive = curve > 0

@@ -54,6 +54,14 @@ def test_a_power_law_scores_a_third_of_its_power_whatever_its_time(power, tau):
     assert 0.3 * power < found[0] < 0.36 * power
 
 
+def test_a_power_law_scores_a_little_more_where_times_are_far_apart():
+    scores = [
+        gmm.steady_decades(curves((1 + time) ** -1.0), time)[0]
+        for time in np.arange(60) * np.geomspace(0.02, 30, 120)[:, None]
+    ]
+    assert 0.37 < max(scores) < 0.39
+
+
 def test_a_fall_within_four_intervals_is_too_short_to_count():
     drop = np.where(TIME < 4, np.exp(-TIME), np.exp(-4.0))
     assert gmm.steady_decades(curves(drop), TIME)[0] == 0
