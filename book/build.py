@@ -10,6 +10,9 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ProcessPoolExecutor
+from itertools import repeat
+from multiprocessing import get_context
 from pathlib import Path
 
 import yaml
@@ -69,32 +72,58 @@ def is_fresh(output: Path, note: Path, inputs: list[Path], profile: str) -> bool
     return same_profile and output.stat().st_mtime > newest(inputs)
 
 
-def run_notebooks(profile: str) -> None:
-    """Execute every section's notebook that is not fresh into ``book/sections``."""
+def run_notebooks(profile: str) -> list[str]:
+    """Execute every section's notebook that is not fresh into ``book/sections``.
+
+    Returns
+    -------
+    list of str
+        What failed, a text for each notebook with an error.
+    """
     EXECUTED.mkdir(exist_ok=True)
-    expected = set()
+    GENERATED.mkdir(exist_ok=True)
+    expected, stale = set(), []
     for name, section in SECTIONS.items():
         output = EXECUTED / f"{section.notebook}.ipynb"
-        note = EXECUTED / f"{section.notebook}.json"  # how the output was made
+        note = output.with_suffix(".json")  # how the output was made
         expected |= {output, note}
         if is_fresh(output, note, inputs_of(section.notebook_path), profile):
             print(f"{name}: up to date", flush=True)
-            continue
-        print(f"{name}: running at the {profile} profile", flush=True)
-        note.unlink(missing_ok=True)
-        figures = numbered.FILES / section.notebook
-        shutil.rmtree(figures, ignore_errors=True)
-        figures.mkdir(parents=True)
-        run_notebook(name, output, profile=profile, figures=figures)
-        note.write_text(json.dumps({"profile": profile}), encoding="utf-8")
+        else:
+            note.unlink(missing_ok=True)
+            stale.append(name)
     for left_over in set(EXECUTED.iterdir()) - expected:
         if left_over.is_file():
             left_over.unlink()
+    if not stale:
+        return []
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # a core for each process, not all for all
+    n_processes = min(len(stale), os.cpu_count() or 1)
+    with ProcessPoolExecutor(n_processes, mp_context=get_context("spawn")) as pool:
+        outcomes = pool.map(execute, stale, repeat(profile))
+        pool.submit(guide.write_outputs, GENERATED).result()  # `write_fragments` finds it done
+        return [failure for failure in outcomes if failure]
+
+
+def execute(name: str, profile: str) -> str:
+    """Execute one section's notebook; return what failed, or an empty text."""
+    from papermill import PapermillExecutionError
+
+    print(f"{name}: running at the {profile} profile", flush=True)
+    notebook = SECTIONS[name].notebook
+    output, figures = EXECUTED / f"{notebook}.ipynb", numbered.FILES / notebook
+    shutil.rmtree(figures, ignore_errors=True)
+    figures.mkdir(parents=True)
+    try:
+        run_notebook(name, output, profile=profile, figures=figures)
+    except PapermillExecutionError as error:  # it cannot be sent to another process as it is
+        return f"{name}: {error}"
+    output.with_suffix(".json").write_text(json.dumps({"profile": profile}), encoding="utf-8")
+    return ""
 
 
 def write_fragments() -> None:
     """Write the tables and figures that pages include."""
-    GENERATED.mkdir(exist_ok=True)
     tables = ROOT / "benchmarks" / "tables.py"
     subprocess.run([sys.executable, tables, "--folder", GENERATED], check=True)
     ledger = claims.ledger()
@@ -161,7 +190,9 @@ def main() -> int:
     except (FileNotFoundError, ValueError) as error:
         print(error, file=sys.stderr)
         return 1
-    run_notebooks(arguments.profile)
+    if failures := run_notebooks(arguments.profile):
+        print("\n".join(failures), file=sys.stderr)
+        return 1
     write_fragments()
     if arguments.profile == "paper":
         write_picture()
