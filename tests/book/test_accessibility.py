@@ -57,6 +57,7 @@ def test_axe_finds_nothing_in_either_mode_and_nothing_is_too_wide(
     found = []
     for mode in ("light", "dark"):
         page.evaluate(MODE, mode)
+        page.wait_for_timeout(500)  # colours change gradually
         for violation in Axe().run(page, options=OPTIONS).response["violations"]:
             nodes = violation["nodes"]
             found.append((mode, violation["id"], len(nodes), nodes[0]["html"][:200]))
@@ -158,6 +159,8 @@ def test_an_animation_can_be_paused_and_stands_still_where_motion_is_unwanted(
     url = f"{site}/sections/01_gmm_convergence.html"
     page, _ = open_page(browser, url, site, reduced_motion=motion)
     button = page.locator(".pause-animation")
+    button.wait_for(state="attached")
+    button.evaluate("element => { element.closest('details').open = true; }")
     button.wait_for()
     assert button.get_attribute("aria-pressed") == str(motion == "reduce").lower()
     kind = {"true": "data:image/png", "false": "data:image/gif"}
