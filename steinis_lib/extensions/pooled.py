@@ -8,14 +8,14 @@ draws from a known q_ℓ given the leaders, and Ẑ is unbiased.
 * *Whitening* by the mean and covariance of the whole pool (Wang, Tang, Bajaj & Liu 2019). A batch's
   own covariance is too noisy. A pool has many leaders for each dimension, so there is no shrinkage,
   and the method is the same in any affine coordinates.
-* *A wide kernel.* In whitened coordinates u, h is the squared median distance of leaders. The
-  paper's rule divides it by 2 log(|A|+1), and then k is about |A|⁻² at that distance.
+* *A wide kernel.* In whitened coordinates u, h is 0.7 squared median distances of leaders. The
+  paper's rule divides by 2 log(|A|+1), and then k is about |A|⁻² at that distance.
 * *An affine part*, a + G u, in each map. An RBF kernel this wide shifts the cloud at once, but
-  scales it slowly, and the more so the larger d: its share of linear functions falls like 1/d. The
-  kernel 1 + uᵀu' has no such bias. As the mean and covariance of u are known to be 0 and I, its
-  field is estimated by regressing scores on u, s ≈ a + M u, with G the symmetric part of M + I. The
-  noise of a and G is that of the residuals. They are scaled by the share of ‖a‖² + ‖G‖² that
-  exceeds this noise (James & Stein 1961): near the target, where they are noise, they are dropped.
+  scales it slowly: how fast it does falls like 1/d. The kernel 1 + uᵀu' has no such bias. As the
+  mean and covariance of u are known to be 0 and I, its field is estimated by regressing scores on
+  u, s ≈ a + M u, with G the symmetric part of M + I. The noise of a and G is that of the residuals.
+  They are scaled by the share of ‖a‖² + ‖G‖² that exceeds this noise (James & Stein 1961), so that
+  they fade near the target, and by d/(d + 20), as in few dimensions the RBF kernel needs no help.
 * *A step with a bound.* φ(u) = (1/m) Σ_j [k(u_j, u) s_j + ∇_{u_j} k(u_j, u)] + a + G u has
 
       ‖∇φ‖ ≤ Λ = mean‖s_j‖ √(2/(e h)) + 2/h + ‖G‖   everywhere.
@@ -46,8 +46,12 @@ from steinis_lib.targets.base import Proposal, Target
 
 STEEPEST = 0.9
 """c: the most that a step may change distances by, as a share of them. Below 1 no map folds."""
-CALM_AFTER = 20
+CALM_AFTER = 50
 """τ: transitions after which steps begin to fall."""
+WIDTH = 0.7
+"""h in units of the squared median distance of whitened leaders."""
+AFFINE_FROM = 20
+"""The d at which the affine part has half of its full weight."""
 FOR_MEDIAN = 200
 """The median distance is that of so many leaders; in whitened coordinates it hardly varies."""
 NUMBERS = 2**23
@@ -200,11 +204,12 @@ class PooledSteinIS(Algorithm[PooledSteinISState, PooledSteinISInfo]):
 
     def _kernel(self, pool: Tensor, u: Tensor, s: Tensor) -> tuple[WithAffinePart, Tensor]:
         """Return the kernel of a map in whitened coordinates, and the share of its affine part."""
-        rbf = RBF(bandwidth=median_distance(pool[..., :FOR_MEDIAN, :]).square())
+        rbf = RBF(bandwidth=WIDTH * median_distance(pool[..., :FOR_MEDIAN, :]).square())
         shift, gain, share = affine_part(u, s)
         if not self.affine:
             share = torch.zeros_like(share)
-        scale = share[..., None, None]
+        d = self.target.dim
+        scale = d / (d + AFFINE_FROM) * share[..., None, None]
         return WithAffinePart(rbf, scale * shift, scale * gain), share
 
 

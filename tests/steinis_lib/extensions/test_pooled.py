@@ -85,6 +85,8 @@ def test_no_map_is_steeper_than_the_bound_from_a_nasty_start(generator):
         inner = kernel.kernel
         u, s = kernel.whiten(info.step_map.leaders), kernel.whiten_scores(info.step_map.scores)
         _, jacobian = inner.field(torch.cat([u, far]), u, s, "full")
+        _, diagonal = inner.field(torch.cat([u, far]), u, s, "diagonal")
+        torch.testing.assert_close(diagonal, jacobian.diagonal(dim1=-2, dim2=-1))
         steepest = torch.linalg.matrix_norm(jacobian, 2).amax()
         assert steepest <= inner.steepness(s) * (1 + 1e-9)
         assert info.step_size * steepest <= STEEPEST * (1 + 1e-9)
@@ -177,6 +179,14 @@ def test_the_affine_part_of_linear_scores_is_exact_and_of_noise_nothing(generato
     _, _, share = affine_part(*batches)
     assert share.mean() < 0.35
     assert (share == 0).double().mean() > 0.25
+
+
+def test_the_affine_part_has_no_stein_kernel(skewed, wide, generator):
+    sampler = pooled(skewed, wide, 20, 8, 3)
+    _, info = sampler.step(sampler.init(generator))
+    x = torch.zeros(1, 2)
+    with pytest.raises(NotImplementedError, match="no Stein kernel"):
+        info.step_map.kernel.stein(x, x, x, x)
 
 
 def test_dtype_follows_the_input(skewed, generator):
