@@ -2,8 +2,8 @@
 
 * `HeldOutSteinIS`: SteinIS whose steps and bandwidths are chosen on held-out particles; our own, in
   `held_out`.
-* `PooledSteinIS`: SteinIS from a pool of leaders in whitened coordinates, with steps so bounded that
-  no map folds; in `pooled` and `affine_part`.
+* `PooledSteinIS`: SteinIS from a pool of leaders in whitened coordinates, with steps bounded so
+  that no map folds; in `pooled` and `affine_part`.
 * `Whitened`: any kernel in the leaders' coordinates (Wang, Tang, Bajaj & Liu 2019); in
   `whitened_kernel`.
 * `PulledBack`: the target in the coordinates of q_0, to anneal through the maps (after Parno &

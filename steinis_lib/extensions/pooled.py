@@ -15,7 +15,7 @@ draws from a known q_ℓ given the leaders, and Ẑ is unbiased.
   mean and covariance of u are known to be 0 and I, its field is estimated by regressing scores on
   u, s ≈ a + M u, with G the symmetric part of M + I. The noise of a and G is that of the residuals.
   They are scaled by the share of ‖a‖² + ‖G‖² that exceeds this noise (James & Stein 1961), so that
-  they fade near the target, and by d/(d + 20), as in few dimensions the RBF kernel needs no help.
+  they fade near the target, and by d/(d + 10), as in few dimensions the RBF kernel needs less help.
 * *A step with a bound.* φ(u) = (1/m) Σ_j [k(u_j, u) s_j + ∇_{u_j} k(u_j, u)] + a + G u has
 
       ‖∇φ‖ ≤ Λ = mean‖s_j‖ √(2/(e h)) + 2/h + ‖G‖   everywhere.
@@ -50,7 +50,7 @@ CALM_AFTER = 50
 """τ: transitions after which steps begin to fall."""
 WIDTH = 0.7
 """h in units of the squared median distance of whitened leaders."""
-AFFINE_FROM = 20
+AFFINE_FROM = 10
 """The d at which the affine part has half of its full weight."""
 FOR_MEDIAN = 200
 """The median distance is that of so many leaders; in whitened coordinates it hardly varies."""

@@ -62,7 +62,7 @@ def test_followers_come_near_the_target(skewed, generator):
     q0 = Gaussian.isotropic(torch.tensor([-3.0, 4.0]))
     sampler = pooled(skewed, q0, 400, 60, 500)
     start = sampler.init(generator)
-    end = sampler.run(start, 60)
+    end = sampler.run(start, 120)
     before, after = (sampler.importance_sample(s) for s in (start, end))
     assert before.ess < 50
     assert after.ess > 250
