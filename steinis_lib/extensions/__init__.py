@@ -2,6 +2,8 @@
 
 * `HeldOutSteinIS`: SteinIS whose steps and bandwidths are chosen on held-out particles (our own
   method); in `held_out`.
+* `PooledSteinIS`: SteinIS from a pool of leaders in whitened coordinates, with steps bounded so
+  that no map folds; in `pooled` and `affine_part`.
 * `Whitened`: any kernel in the leaders' coordinates (Wang, Tang, Bajaj & Liu 2019); in
   `whitened_kernel`.
 * `PulledBack`: the target in the coordinates of q_0, to anneal through the maps (after Parno &
@@ -24,6 +26,7 @@ from steinis_lib.extensions.bridge_sampling import (
 from steinis_lib.extensions.gaussian_flow import GaussianFlow, GaussianFlowInfo, GaussianFlowState
 from steinis_lib.extensions.held_out import HeldOutSteinIS, HeldOutSteinISInfo, HeldOutSteinISState
 from steinis_lib.extensions.mode_fits import ModeFits, fit_modes
+from steinis_lib.extensions.pooled import PooledSteinIS, PooledSteinISInfo, PooledSteinISState
 from steinis_lib.extensions.pulled_back import PulledBack
 from steinis_lib.extensions.whitened_kernel import Whitened
 
@@ -39,6 +42,9 @@ __all__ = [
     "HeldOutSteinISInfo",
     "HeldOutSteinISState",
     "ModeFits",
+    "PooledSteinIS",
+    "PooledSteinISInfo",
+    "PooledSteinISState",
     "PulledBack",
     "Whitened",
     "bridge_estimate",

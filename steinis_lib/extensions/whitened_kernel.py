@@ -68,7 +68,7 @@ class Whitened:
         if bool(failed.any()):
             raise ValueError("the leaders' covariance is singular: take more leaders, or shrinkage")
         fitted = replace(self, mean=mean, scale_tril=scale_tril)
-        return replace(fitted, kernel=self.kernel.fit(fitted._whiten(leaders)))
+        return replace(fitted, kernel=self.kernel.fit(fitted.whiten(leaders)))
 
     def field(
         self, y: Tensor, leaders: Tensor, scores: Tensor, jacobian: JacobianForm = "none"
@@ -79,7 +79,9 @@ class Whitened:
         to first order in ε the same determinant.
         """
         scale = self._scale()
-        phi, d = self.kernel.field(self._whiten(y), self._whiten(leaders), scores @ scale, jacobian)
+        phi, d = self.kernel.field(
+            self.whiten(y), self.whiten(leaders), self.whiten_scores(scores), jacobian
+        )
         if d is not None and jacobian == "full":
             outer = scale.unsqueeze(-3)
             d = torch.linalg.solve_triangular(outer, outer @ d, upper=False, left=False)
@@ -90,7 +92,7 @@ class Whitened:
     ) -> tuple[Tensor, Iterator[Tensor]]:
         """Return φ(y) and ∇φ(y) of `at_once` problems at a time; see `Kernel.jacobians`."""
         scale = self._scale()
-        whitened = self._whiten(y), self._whiten(leaders), scores @ scale
+        whitened = self.whiten(y), self.whiten(leaders), scores @ scale
         phi, jacobians = self.kernel.jacobians(*whitened, at_once)
         eye = torch.eye(scale.shape[-1], dtype=scale.dtype, device=scale.device)
         inverse = torch.linalg.solve_triangular(scale, eye, upper=False)
@@ -101,12 +103,25 @@ class Whitened:
     def stein(self, x: Tensor, score_x: Tensor, y: Tensor, score_y: Tensor) -> Tensor:
         """Return κ_p of the whitened particles and scores, ``(*batch, n, m)``."""
         scale = self._scale()
-        return self.kernel.stein(self._whiten(x), score_x @ scale, self._whiten(y), score_y @ scale)
+        return self.kernel.stein(self.whiten(x), score_x @ scale, self.whiten(y), score_y @ scale)
 
-    def _whiten(self, x: Tensor) -> Tensor:
-        assert self.mean is not None
+    def whiten(self, x: Tensor) -> Tensor:
+        """Return u = L⁻¹(x - m), ``(*batch, n, d)``."""
         upper = self._scale().mT
-        return torch.linalg.solve_triangular(upper, x - self.mean, upper=True, left=False)
+        return torch.linalg.solve_triangular(upper, x - self._mean(), upper=True, left=False)
+
+    def unwhiten(self, u: Tensor) -> Tensor:
+        """Return x = m + L u, ``(*batch, n, d)``."""
+        return self._mean() + u @ self._scale().mT
+
+    def whiten_scores(self, scores: Tensor) -> Tensor:
+        """Return Lᵀs, the scores with respect to u, ``(*batch, n, d)``."""
+        return scores @ self._scale()
+
+    def _mean(self) -> Tensor:
+        self._scale()  # refuses a kernel that was not fitted
+        assert self.mean is not None
+        return self.mean
 
     def _scale(self) -> Tensor:
         if self.scale_tril is None:

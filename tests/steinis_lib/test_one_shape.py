@@ -27,7 +27,7 @@ from steinis_lib.companion.problems.rbm import random_rbm
 from steinis_lib.companion.sections.s5_likelihood.bidirectional import bidirectional
 from steinis_lib.companion.sections.s7_extensions.sobol import sobol_sample
 from steinis_lib.estimate.log_z import estimate_log_z
-from steinis_lib.extensions import BridgeSampling, GaussianFlow, HeldOutSteinIS
+from steinis_lib.extensions import BridgeSampling, GaussianFlow, HeldOutSteinIS, PooledSteinIS
 from steinis_lib.targets import FullCovarianceMixture, random_mixture
 
 LENGTH, BATCH = 6, (2, 3)
@@ -115,6 +115,12 @@ CASES = {
         HeldOutSteinIS,
         {"n_leaders": 1000, "n_followers": 1000, "n_held_out": 500},
         {"n_leaders": 9, "n_followers": 7, "n_held_out": 8, "leaders_per_step": 5},
+        "importance_sample",
+    ),
+    "PooledSteinIS": Case(
+        PooledSteinIS,
+        {"n_leaders": 2000, "n_followers": 1000},
+        {"n_leaders": 9, "n_followers": 7, "leaders_per_step": 5},
         "importance_sample",
     ),
     "BridgeSampling": Case(
