@@ -6,6 +6,7 @@ import sys
 import time
 from pathlib import Path
 
+import memory
 import numpy as np
 import pytest
 import rounding
@@ -194,6 +195,16 @@ def measuring(monkeypatch, tmp_path):
         tree = compute(ours[name], Parameters())
         results.save(tree, obtain.stored_path(name, Parameters()))
     return tmp_path
+
+
+def test_memory_is_measured_over_the_longest_methods_that_are_short_enough(measuring, monkeypatch):
+    monkeypatch.setattr(memory, "EXPERIMENTS", {name: toy(name) for name in ("one", "two")})
+    seconds = {"one": {"pilot": 3.0, "double": 7.0}}
+    monkeypatch.setattr(measured_rounding, "seconds", lambda: seconds)
+    found = memory.measure("one", 1, 10.0)
+    assert found["methods"] == ["double"] and 50 < found["megabytes"] < 50_000
+    assert memory.measure("one", 1, 5.0)["methods"] == ["pilot"]
+    assert memory.measure("two", 9, 5.0)["methods"] == ["pilot", "double"]
 
 
 def kept_rows(folder):

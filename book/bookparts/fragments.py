@@ -10,14 +10,15 @@ import yaml
 from netCDF4 import Dataset
 
 from bookparts.address import ROOT, Address
+from steinis_lib.companion.conditions import memory
 from steinis_lib.companion.obtain import stored_path
 from steinis_lib.companion.registry import SECTIONS
 
 # ---------------------------------------------------------------- Costs
 
 HEADER = (
-    "| Section | Experiment | Chunks | Computing time | Result on disk | Computed on |\n"
-    "|---|---|---:|---:|---:|---|"
+    "| Section | Experiment | Chunks | Computing time | Memory | Result on disk | Computed on |\n"
+    "|---|---|---:|---:|---|---:|---|"
 )
 
 
@@ -36,9 +37,10 @@ def costs() -> str:
                 )
                 machines = "; ".join(dict.fromkeys(part["machine"] for part in parts))
                 title = f"{number}. {section.title}"
-                rows.append(_row(title, f"`{experiment.name}`", *cost, machines))
+                needs = memory([experiment.name])
+                rows.append(_row(title, f"`{experiment.name}`", *cost, needs, machines))
                 total = (total[0] + cost[0], total[1] + cost[1], total[2] + cost[2])
-    return "\n".join([HEADER, *rows, _row("**All**", "", *total, "")]) + "\n"
+    return "\n".join([HEADER, *rows, _row("**All**", "", *total, "", "")]) + "\n"
 
 
 def _provenance(path: Path) -> list[dict[str, Any]]:
@@ -48,10 +50,13 @@ def _provenance(path: Path) -> list[dict[str, Any]]:
     return parts
 
 
-def _row(title: str, name: str, chunks: int, seconds: float, n_bytes: int, machines: str) -> str:
+def _row(
+    title: str, name: str, chunks: int, seconds: float, n_bytes: int, needs: str, machines: str
+) -> str:
     minutes = max(seconds / 60, 1)
     time = f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.1f} h"
-    return f"| {title} | {name} | {chunks} | {time} | {n_bytes / 1e6:.1f} MB | {machines} |"
+    cells = (title, name, chunks, time, needs, f"{n_bytes / 1e6:.1f} MB", machines)
+    return f"| {' | '.join(map(str, cells))} |"
 
 
 # ---------------------------------------------------------------- Citing

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 import xarray as xr
 
 from steinis_lib.companion import captions
+from steinis_lib.companion.checkout import DATA
 from steinis_lib.companion.parameters import Parameters
 from steinis_lib.companion.registry import SECTIONS
 from steinis_lib.companion.results import attributes
 from steinis_lib.companion.tables import Table
 
+MEMORY = DATA / "memory.json"
+"""What memory chunks of each experiment take; `benchmarks/memory.py` writes it."""
 CAPTION = (
     "What this page was computed with. The profile paper has the paper's sizes, as far as we could "
     "afford them; its results are stored, and the page reads them. The profile quick has the same "
@@ -74,7 +77,7 @@ def conditions(
         "seed": str(parameters.seed),
         "data": origin(trees[0]),
         "computing time": _time(trees),
-        "memory": "not measured",
+        "memory": memory([e.name for e in SECTIONS[name].experiments]),
     }
     table = Table(
         pd.DataFrame({"setting": list(rows), "on this page": list(rows.values())}),
@@ -101,6 +104,18 @@ def origin(data: xr.DataTree) -> str:
         f"computed{split} {when} with PyTorch {' and '.join(versions)}, "
         f"at {at} {' and '.join(commits)}"
     )
+
+
+def memory(experiments: Sequence[str]) -> str:
+    """Return how much memory a worker takes for chunks of these experiments, in words."""
+    found = json.loads(MEMORY.read_text("utf-8")) if MEMORY.is_file() else {}
+    measured = [found[name] for name in experiments if name in found]
+    if not measured:
+        return "not measured"
+    n_methods = sum(len(one["methods"]) for one in measured)
+    largest = max(one["megabytes"] for one in measured)
+    chunks = "a chunk of one method" if n_methods == 1 else f"chunks of {n_methods} methods"
+    return f"up to {largest:,} MB for a worker, in {chunks} where it was measured"
 
 
 def _time(trees: tuple[xr.DataTree, ...]) -> str:

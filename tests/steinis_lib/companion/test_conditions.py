@@ -3,7 +3,8 @@ import json
 import pytest
 import xarray as xr
 
-from steinis_lib.companion.conditions import conditions, origin
+from steinis_lib.companion import conditions as module
+from steinis_lib.companion.conditions import conditions, memory, origin
 from steinis_lib.companion.registry import EXPERIMENTS
 
 FIRST = {
@@ -34,6 +35,18 @@ def test_a_sentence_says_where_the_data_come_from(others, text):
     assert origin(xr.DataTree(xr.Dataset(attrs={"provenance": json.dumps(parts)}))) == text
 
 
+def test_memory_is_that_of_the_largest_experiment_or_was_not_measured(monkeypatch, tmp_path):
+    monkeypatch.setattr(module, "MEMORY", tmp_path / "memory.json")
+    assert memory(["a"]) == "not measured"
+    table = {"a": {"megabytes": 512, "methods": ["x"]}, "b": {"megabytes": 1900, "methods": "yz"}}
+    module.MEMORY.write_text(json.dumps(table), "utf-8")
+    assert memory(["c"]) == "not measured"
+    assert (
+        memory(["a"]) == "up to 512 MB for a worker, in a chunk of one method where it was measured"
+    )
+    assert memory(["a", "b", "c"]).startswith("up to 1,900 MB for a worker, in chunks of 3 methods")
+
+
 def tree(*parts):
     return xr.DataTree(xr.Dataset(attrs={"provenance": json.dumps(parts)}))
 
@@ -54,7 +67,7 @@ def test_the_table_says_what_was_used_and_how_long_it_took(seconds, text):
     assert rows["profile"] == "paper" and rows["seed"] == "1"
     assert rows["leaders |A|"] == "5" and rows["dims"] == "1, 2"
     assert rows["computing time"].startswith(text)
-    assert rows["memory"] == "not measured"
+    assert rows["memory"].startswith("up to ")
     assert rows["data"].startswith("computed 2026-03-01 with PyTorch 2.6.0")
 
 
