@@ -22,6 +22,6 @@ def random_batch(x: Tensor, k: int, generator: torch.Generator) -> Tensor:
 
     The choice depends on the generator alone, not on the dtype of the particles.
     """
-    u = torch.rand(x.shape[:-1], generator=generator, dtype=torch.float32, device=x.device)
+    u = torch.rand(x.shape[:-1], generator=generator, dtype=torch.float64, device=x.device)
     index = u.argsort(-1)[..., :k, None]
     return x.gather(-2, index.expand(*index.shape[:-1], x.shape[-1]))

@@ -145,7 +145,7 @@ MUTANTS = (
     ),
     Mutant(
         "the easy mixture's scale for the hard one", HARD_IS,
-        "companion/sections/s2_mixtures/experiment.py",
+        "companion/sections/s2_mixtures/problem.py",
         "(p.hard_spread, p.hard_scale)", "(p.hard_spread, p.easy_scale)",
     ),
     Mutant(
@@ -170,7 +170,7 @@ MUTANTS = (
     ),
     Mutant(
         "the covariance for its Cholesky factor", MATCHED_IS,
-        "companion/sections/s4_rbm/experiment.py",
+        "companion/sections/s4_rbm/problem.py",
         "torch.linalg.cholesky(target.covariance)", "target.covariance.tril()",
     ),
     Mutant(
