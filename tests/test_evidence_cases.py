@@ -7,6 +7,7 @@ the truth is taken in standard errors.
 import math
 from collections import Counter
 
+import drawn_routes
 import numpy as np
 import pytest
 import routes
@@ -83,6 +84,7 @@ def test_a_likelihood_that_is_not_a_number_is_a_density_of_zero():
     assert unit_cube(case).log_likelihood(np.array([[-1.0], [1.0]])).tolist()[0] == -1e100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", routes.EXACT)
 def test_a_truth_agrees_with_a_second_integral(key):
     case = CASES[key]
@@ -90,6 +92,7 @@ def test_a_truth_agrees_with_a_second_integral(key):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")  # vmap's
 @pytest.mark.parametrize("key", routes.SLOW)
 def test_a_truth_agrees_with_a_second_integral_that_takes_longer(key):
     case = CASES[key]
@@ -97,22 +100,24 @@ def test_a_truth_agrees_with_a_second_integral_that_takes_longer(key):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("key", routes.DRAWN)
+@pytest.mark.parametrize("key", drawn_routes.DRAWN)
 def test_a_truth_agrees_with_weighted_draws(key):
     case = CASES[key]
-    log_z, se = routes.DRAWN[key](case)
+    log_z, se = drawn_routes.DRAWN[key](case)
     assert se < 0.04
     assert abs(log_z - case.truth.log_z) < 4 * math.hypot(se, case.truth.error)
 
 
-@pytest.mark.parametrize("key", routes.NORMALISED)
+@pytest.mark.parametrize("key", drawn_routes.NORMALISED)
 def test_a_mixture_is_the_density_of_its_components(key):
-    case, parts = CASES[key], routes.NORMALISED[key]
+    case, parts = CASES[key], drawn_routes.NORMALISED[key]
     rng = np.random.default_rng(0)
     x = np.concatenate([part.rvs(4, rng).reshape(4, case.dim) for _, part in parts])
     density = sum(weight * part.pdf(x) for weight, part in parts)
     values = case.log_prob(torch.as_tensor(x)).numpy()
-    assert np.allclose(values, np.log(density) + case.truth.log_z - routes.total(parts), atol=1e-9)
+    assert np.allclose(
+        values, np.log(density) + case.truth.log_z - drawn_routes.total(parts), atol=1e-9
+    )
 
 
 @pytest.mark.parametrize(
@@ -127,6 +132,7 @@ def test_a_truth_is_the_published_one(key, published, within):
     assert CASES[key].truth.log_z == pytest.approx(published, abs=within)
 
 
+@pytest.mark.slow
 def test_the_published_bayes_factors_are_found():
     def log_z(key):
         return CASES[key].truth.log_z
@@ -137,19 +143,22 @@ def test_the_published_bayes_factors_are_found():
     assert sleep == pytest.approx(17.259, abs=0.002)  # Rouder et al. 2009
 
 
+@pytest.mark.slow
 def test_the_chain_of_rosenbrock_is_that_of_its_joint_density():
     truth = on_grid(curved.rosenbrock_chain, [(-1.8, 2.2), (-1.2, 4.2), (-1.5, 14)], [60, 90, 300])
     assert curved.chain_truth(3).log_z == pytest.approx(truth.log_z, abs=2e-4)
 
 
+@pytest.mark.slow
 def test_every_finite_truth_has_a_second_route():
-    known = {*routes.EXACT, *routes.SLOW, *routes.DRAWN, *routes.NORMALISED}
+    known = {*routes.EXACT, *routes.SLOW, *drawn_routes.DRAWN, *drawn_routes.NORMALISED}
     published = {"eggbox-2", "shells-2", "shells-10"}
     chains = {"rosenbrock-chain-10", "rosenbrock-chain-20"}
     finite = {case.name for case in CASES.values() if math.isfinite(case.truth.log_z)}
     assert finite == known | published | chains
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES.values(), ids=name)
 def test_a_truth_says_how_sure_it_is(case):
     if case.truth.how == "closed form":
@@ -174,7 +183,7 @@ FOREVER = {
 @pytest.mark.parametrize("key", FOREVER)
 def test_an_improper_density_does_not_fall_in_some_direction(key):
     case, away = CASES[key], torch.tensor([20.0, 100.0, 600.0], dtype=D)[:, None]
-    beside = 0.1 * torch.randn(20, 1, case.dim, generator=routes.generator(), dtype=D)
+    beside = 0.1 * torch.randn(20, 1, case.dim, generator=drawn_routes.generator(), dtype=D)
     x = beside + away * torch.tensor(FOREVER[key], dtype=D)
     value = case.log_prob(x.reshape(-1, case.dim)).reshape(20, 3)
     assert (value.diff(dim=-1) > -1e-6).all() and (value > -200).all()
@@ -185,6 +194,7 @@ def test_slow_tails_are_those_of_one_over_x():
     assert torch.allclose(CASES["slow-tails-1"].log_prob(far), -far[:, 0].abs().log())
 
 
+@pytest.mark.slow
 def test_every_improper_density_is_shown_to_be():
     infinite = {case.name for case in CASES.values() if math.isinf(case.truth.log_z)}
     assert infinite == {*FOREVER, "slow-tails-1"}
