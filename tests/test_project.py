@@ -38,7 +38,7 @@ PINS = {
 RANGES = [
     requirement
     for name, group in {"": PROJECT["dependencies"], **EXTRAS}.items()
-    if name != "bench"  # what benchmarks/ compares with is not in the environment
+    if name not in ("bench", "evidence")  # what benchmarks/ compares with is not in the environment
     for requirement in map(Requirement, group)
     if requirement.name != PROJECT["name"]
 ]
@@ -75,7 +75,7 @@ def test_the_method_needs_three_packages_and_the_rest_is_extras() -> None:
         "numpy",
         "scipy",
     }
-    assert set(EXTRAS) == {"arviz", "companion", "book", "dev", "bench"}
+    assert set(EXTRAS) == {"arviz", "companion", "book", "dev", "bench", "evidence"}
     assert f"{PROJECT['name']}[arviz]" in EXTRAS["companion"]
 
 
