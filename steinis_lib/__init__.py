@@ -1,7 +1,8 @@
 """SteinIS: Stein variational adaptive importance sampling (Han & Liu, UAI 2017).
 
 The two algorithms of the paper are `SteinIS` (Algorithm 1) and `PathIntegration` (Algorithm 2).
-`estimate_log_z` needs nothing but a log-density. The rest is in sub-packages:
+`estimate_log_z` needs nothing but a log-density, and `compare` sets models beside each other. The
+rest is in sub-packages:
 
 * `steinis_lib.targets`: densities to estimate, and proposals to start from;
 * `steinis_lib.stein`: kernels, the maps they build, Stein discrepancies, SVGD;
@@ -14,7 +15,9 @@ count the numbered equations of the paper's arXiv source (1704.05201).
 """
 
 from steinis_lib.core.checkpoint import load_state, save_state
+from steinis_lib.estimate.comparison import compare
 from steinis_lib.estimate.evidence import Evidence
+from steinis_lib.estimate.gradients import from_value_and_grad
 from steinis_lib.estimate.log_z import estimate_log_z
 from steinis_lib.importance import ImportanceSample, importance_sampling
 from steinis_lib.path_integration import PathIntegration
@@ -47,7 +50,9 @@ __all__ = [
     "SteinISState",
     "StepSize",
     "Target",
+    "compare",
     "estimate_log_z",
+    "from_value_and_grad",
     "importance_sampling",
     "ksd_squared",
     "load_state",

@@ -75,7 +75,7 @@ def test_the_method_needs_three_packages_and_the_rest_is_extras() -> None:
         "numpy",
         "scipy",
     }
-    assert set(EXTRAS) == {"arviz", "companion", "book", "dev", "bench", "evidence"}
+    assert set(EXTRAS) == {"arviz", "progress", "companion", "book", "dev", "bench", "evidence"}
     assert f"{PROJECT['name']}[arviz]" in EXTRAS["companion"]
 
 

@@ -1,11 +1,33 @@
 """log Z of any density, without settings to tune.
 
-* `estimate_log_z` chooses and runs the methods; in `log_z`.
-* `Evidence` is what it returns: draws, log Z, and reasons to doubt them; in `evidence`.
-* `routes` improves on a fitted mixture that is a bad proposal: by maps, else by annealing.
+* `estimate_log_z` takes the problem as its owner has it; in `log_z`, with `one_shape`,
+  `constraints`, `starts`, and `gradients`, which has `from_value_and_grad`.
+* `probe` looks for what is wrong with a density before the search; `problem` calls it, counts, and
+  takes it to be zero where it has no value; `control` has budgets, and `progress` shows how far.
+* `find` chooses and runs the methods. `routes` improves on a fitted mixture that is a bad proposal:
+  by maps, else by annealing.
+* `Evidence` is what it returns: draws, log Z, and a `Doubt` for each reason not to trust them; in
+  `evidence`, `doubts`, and `summary`.
+* `compare` sets models beside each other; in `comparison`.
 """
 
+from steinis_lib.estimate.comparison import Comparison, compare
+from steinis_lib.estimate.constraints import Parameters
+from steinis_lib.estimate.control import BudgetSpent
+from steinis_lib.estimate.doubts import Doubt
 from steinis_lib.estimate.evidence import Evidence
+from steinis_lib.estimate.gradients import from_value_and_grad
 from steinis_lib.estimate.log_z import estimate_log_z
+from steinis_lib.estimate.summary import Summary
 
-__all__ = ["Evidence", "estimate_log_z"]
+__all__ = [
+    "BudgetSpent",
+    "Comparison",
+    "Doubt",
+    "Evidence",
+    "Parameters",
+    "Summary",
+    "compare",
+    "estimate_log_z",
+    "from_value_and_grad",
+]

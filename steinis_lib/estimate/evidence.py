@@ -2,47 +2,57 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from steinis_lib.core.optional import needs
 from steinis_lib.core.resampling import systematic
+from steinis_lib.estimate.constraints import Parameters
+from steinis_lib.estimate.doubts import Doubt, Verdict, verdict
+from steinis_lib.estimate.summary import Summary, summarise
+from steinis_lib.estimate.text import hanging, pairs
 from steinis_lib.importance import ImportanceSample
 
 if TYPE_CHECKING:
     from arviz import InferenceData
 
-ENOUGH = 0.5
-"""A proposal is good enough if the ESS of pilot draws is this share of their number."""
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evidence:
-    """What `estimate_log_z` found.
+    """What `estimate_log_z` found; it prints as a short table.
 
     Parameters
     ----------
     sample
         The weighted particles of both runs, ``(n, d)``, as many of each, one run after the other.
+        With parameters, they are the unconstrained coordinates; `draws` has the parameters.
     log_z_runs
         log Ẑ of the two runs, ``(2,)``.
-    warnings
-        Reasons not to trust the result, in words; empty if none was seen.
+    doubts
+        Reasons not to trust the result; empty if none was seen.
     route
-        What each run's proposal was: "mixture", "maps" or "annealing".
+        How the draws were proposed.
     n_evaluations
         The number of particles at which the density was evaluated, with or without a gradient.
+    n_invalid
+        At how many of them log_prob was "nan", raised an "exception", or was "-inf", and at how
+        many its "gradient" was not finite where the value was. Kinds that did not occur are left
+        out.
+    parameters
+        The parameters that were named, if any.
     """
 
     sample: ImportanceSample
     log_z_runs: Tensor
-    warnings: tuple[str, ...]
-    route: tuple[str, str]
+    doubts: tuple[Doubt, ...]
+    route: tuple[str, ...]
     n_evaluations: int
+    n_invalid: Mapping[str, int] = field(default_factory=dict)
+    parameters: Parameters | None = None
 
     @property
     def log_z(self) -> float:
@@ -55,6 +65,16 @@ class Evidence:
         return float(self.sample.log_z_se)
 
     @property
+    def verdict(self) -> Verdict:
+        """ "trusted" without a doubt, "failed" if a doubt is fatal, else "doubtful"."""
+        return verdict(self.doubts)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The messages of `doubts`."""
+        return tuple(doubt.message for doubt in self.doubts)
+
+    @property
     def ess(self) -> float:
         """Effective sample size of the weights."""
         return float(self.sample.ess)
@@ -64,17 +84,41 @@ class Evidence:
         """Pareto-k̂ of all weights; if it is above 0.7, do not trust the other numbers."""
         return float(self.sample.pareto_k)
 
-    def expectation(self, f: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
-        """Return E_p[f] and its standard error; f maps ``(n, d)`` to ``(n, k)``."""
-        return self.sample.expectation(f)
+    @property
+    def draws(self) -> dict[str, Tensor]:
+        """Weighted draws by name, ``(n, *shape)``; without parameters, ``(n, d)`` as "x"."""
+        if self.parameters is None:
+            return {"x": self.sample.particles}
+        return self.parameters.constrain(self.sample.particles)[0]
+
+    def expectation(self, f: Callable[..., Tensor]) -> tuple[Tensor, Tensor]:
+        """Return E_p[f] and its standard error.
+
+        f maps all draws at once, ``(n, d)``, or with parameters a dict of tensors ``(n, *shape)``,
+        to ``(n, k)`` or ``(n,)``. Both results are ``(k,)`` or numbers.
+        """
+        values = f(self.sample.particles if self.parameters is None else self.draws)
+        single = values.ndim == 1
+        column = values.unsqueeze(-1) if single else values
+        mean, error = self.sample.expectation(lambda _: column)
+        return (mean[0], error[0]) if single else (mean, error)
+
+    def summary(self) -> Summary:
+        """Return mean, standard error, standard deviation and quantiles of each parameter."""
+        flat = torch.cat([value.reshape(self.sample.n, -1) for value in self.draws.values()], -1)
+        if self.parameters is None:
+            labels = [f"x[{i}]" for i in range(flat.shape[-1])]
+        else:
+            labels = self.parameters.labels()
+        return summarise(labels, flat, self.sample.log_w)
 
     def to_arviz(self) -> InferenceData:
         """Return draws of p for ArviZ: each run resampled by its weights to one chain.
 
-        `posterior` has the variable x, ``(2, n/2, d)``, where particles of large weight repeat, one
-        after the other. `sample_stats` has their log-weights before resampling, and `log_z`,
-        `log_z_se`, `ess` and `pareto_k` as attributes. Standard errors from ArviZ ignore the
-        weights; those of `expectation` do not.
+        `posterior` has the parameters by name, ``(2, n/2, *shape)``, or without parameters x,
+        ``(2, n/2, d)``. Particles of large weight repeat, one after the other. `sample_stats` has
+        their log-weights before resampling, and `log_z`, `log_z_se`, `ess` and `pareto_k` as
+        attributes. Standard errors from ArviZ ignore the weights; those of `expectation` do not.
 
         Raises
         ------
@@ -83,14 +127,17 @@ class Evidence:
         """
         arviz = needs("arviz", "Evidence.to_arviz", "arviz")
 
-        n, d = self.sample.particles.shape
-        x = self.sample.particles.reshape(2, n // 2, d)
-        log_w = self.sample.log_w.reshape(2, n // 2)
-        index = systematic(log_w, n // 2, None)
-        drawn = x.gather(1, index.unsqueeze(-1).expand(-1, -1, d))
+        half = self.sample.n // 2
+        log_w = self.sample.log_w.reshape(2, half)
+        chosen = systematic(log_w, half, None)
+        flat = (chosen + half * torch.arange(2, device=chosen.device).unsqueeze(-1)).flatten()
+
+        def chains(value: Tensor) -> Any:
+            return value[flat].reshape(2, half, *value.shape[1:]).cpu().numpy()
+
         return arviz.from_dict(
-            posterior={"x": drawn.cpu().numpy()},
-            sample_stats={"log_weight": log_w.gather(1, index).cpu().numpy()},
+            posterior={name: chains(value) for name, value in self.draws.items()},
+            sample_stats={"log_weight": chains(self.sample.log_w)},
             sample_stats_attrs={
                 "log_z": self.log_z,
                 "log_z_se": self.log_z_se,
@@ -99,29 +146,20 @@ class Evidence:
             },
         )
 
+    def __str__(self) -> str:
+        n = self.sample.n
+        rows = [
+            ("log Z", f"{self.log_z:.4f} ± {self.log_z_se:.4f}"),
+            ("verdict", self.verdict),
+            ("ESS", f"{self.ess:.0f} of {n} draws ({self.ess / n:.0%})"),
+            ("Pareto-k̂", f"{self.pareto_k:.2f}"),
+            ("evaluations", f"{self.n_evaluations:,}"),
+        ]
+        if self.n_invalid:
+            counts = ", ".join(f"{kind} {count:,}" for kind, count in self.n_invalid.items())
+            rows.append(("no value at", counts))
+        rows.append(("doubts", str(len(self.doubts) or "none")))
+        told = [hanging("  - ", f"{doubt.cause}: {doubt.message}") for doubt in self.doubts]
+        return "\n".join([pairs(rows), *told])
 
-def weight_warnings(both: ImportanceSample, runs: list[ImportanceSample]) -> list[str]:
-    """Return what the weights of two runs, alone and together, say against the result."""
-    warnings = []
-    if (k := max(float(s.pareto_k) for s in (both, *runs))) > 0.7:
-        warnings.append(
-            f"Pareto-k̂ is {k:.2f}, above 0.7: a few weights carry the estimate, and neither it nor "
-            "its standard error can be trusted"
-        )
-    if (ess := float(both.ess)) < 100:
-        warnings.append(f"the effective sample size is {ess:.0f}, below 100: raise n_samples")
-    if (share := min(float(s.ess / s.n) for s in runs)) < ENOUGH / 2:
-        warnings.append(
-            f"the effective sample size of a run is {share:.0%} of its draws, where pilots had "
-            f"{ENOUGH:.0%}: large weights are rare, and more may be unseen; raise n_samples"
-        )
-    first, second = runs
-    apart = float((first.log_z - second.log_z).abs())
-    se = math.hypot(float(first.log_z_se), float(second.log_z_se))
-    if apart > 4 * se + 1e-9:
-        warnings.append(
-            f"two independent runs disagree: log Z is {float(first.log_z):.4g} and "
-            f"{float(second.log_z):.4g}, {apart / max(se, 1e-300):.1f} standard errors apart; they "
-            "may have found different modes: try a wider q0"
-        )
-    return warnings
+    __repr__ = __str__

@@ -1,184 +1,177 @@
 """log Z of any density, without settings to tune: `estimate_log_z`.
 
-Two independent runs each
-
-1. fit a mixture of Gaussians at the modes that explorers find (`fit_modes`), and give a fifth of
-   its weight to wider copies of them: fits by KL(q‖p) are too narrow for what is not Gaussian;
-2. weigh some draws of the mixture, which are then thrown away. If their ESS is half of them, the
-   mixture is the proposal;
-3. otherwise, in few dimensions, move draws of the mixture by SteinIS that is steered by held-out
-   particles (`HeldOutSteinIS`), and look at the weights of those again;
-4. otherwise anneal from the mixture to p̄ by HAIS, in coordinates in which the mixture is round,
-   with as many transitions as it takes for an ESS of half.
-
-All choices are made on pilot draws. The draws that are weighed in the end are new, so that Ẑ is
-unbiased whatever was chosen. A mode that no explorer reached is not detected, and both runs may
-miss the same one.
+It turns the problem as its owner has it into one density on R^d (`one_shape`, `constraints`,
+`starts`), looks for what is wrong with it (`probe`), lets `find` search and weigh, within budgets
+(`control`), and returns `Evidence`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.distributions import Distribution
 
-from steinis_lib.estimate.evidence import Evidence, weight_warnings
-from steinis_lib.estimate.routes import N_PILOT, by_annealing, by_maps, good
-from steinis_lib.extensions.mode_fits import fit_modes
-from steinis_lib.importance import ImportanceSample, importance_sampling
-from steinis_lib.targets.base import Gaussian, LogProb, Target
-from steinis_lib.targets.mixtures import FullCovarianceMixture
-
-EXPLORERS, EXPLORING = 100, 200
-"""Explorers, and their transitions."""
-MODES, FLOW, SETTLING = 12, 20, 5
-"""The most modes that are fitted, transitions of each fit, and more transitions of the best one, to
-see whether it has settled."""
-WEIGHINGS = 5
-"""Steps that find the components' weights."""
-WIDE_SHARE, WIDE = 0.2, 2.0
-"""The share of the wider components, and the factor on their standard deviations."""
-FEW_DIMENSIONS = 5
-"""RBF maps are tried up to here: in more dimensions, an untuned kernel moves too little."""
+from steinis_lib.core.checks import check_at_least
+from steinis_lib.estimate.constraints import Parameters
+from steinis_lib.estimate.control import BudgetSpent, Callback, Control
+from steinis_lib.estimate.evidence import Evidence
+from steinis_lib.estimate.find import Found, find
+from steinis_lib.estimate.one_shape import Stated, as_function
+from steinis_lib.estimate.probe import points_of, probe
+from steinis_lib.estimate.problem import Problem, cut_doubt
+from steinis_lib.estimate.progress import progress_line
+from steinis_lib.estimate.starts import as_gaussian
+from steinis_lib.importance import ImportanceSample
+from steinis_lib.targets.base import Gaussian
 
 
 def estimate_log_z(
-    log_prob: Callable[[Tensor], Tensor],
-    dim: int,
+    log_prob: Callable[..., Any],
+    dim: int | None = None,
     *,
-    q0: Gaussian | None = None,
+    q0: Gaussian | Distribution | Tensor | Mapping[str, Any] | None = None,
     n_samples: int = 4000,
     generator: torch.Generator | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    vectorized: bool = True,
+    max_points: int | None = None,
+    max_evaluations: int | None = None,
+    max_seconds: float | None = None,
+    progress: bool | None = None,
+    callback: Callback | None = None,
 ) -> Evidence:
     """Estimate log ∫ exp(log_prob), with draws of the density and reasons to doubt them.
 
-    Exploring and fitting asked for log_prob at 60 000 to 90 000 particles in our examples;
-    annealing asks at up to 3200 · `n_samples` and its pilots. `Evidence.n_evaluations` has the sum.
+    A density is taken to be zero where log_prob is -inf or NaN, or raises an exception; such points
+    are counted, and NaN and exceptions are doubts if they come near the mass.
+
+    The same arguments give the same result on one machine. With another number of threads, sums
+    are rounded differently, and log Z may differ by as much as another seed makes it differ.
 
     Parameters
     ----------
     log_prob
-        log p̄, ``(n, d)`` → ``(n,)``: any PyTorch function that autograd can follow, finite on all
-        of R^d. Bounded parameters need a change of variables first.
+        log p̄, up to a constant: a PyTorch function ``(n, d)`` → ``(n,)`` of each point alone. With
+        `parameters`, it gets a dict of tensors ``(n, *shape)`` by name. `from_value_and_grad` makes
+        one of a function from elsewhere.
     dim
-        d.
+        d. It can be left out where `parameters` or `q0` say it.
     q0
-        Where explorers start: it should be at least as wide as p. Default: N(0, I), in float64.
-        Its dtype and device are those of everything.
+        Where the search begins: it should be at least as wide as p. A `Gaussian`; a Normal or
+        MultivariateNormal of ``torch.distributions``; draws ``(n, d)`` of a former run, whose
+        moments are taken; with `parameters` also a prior, a mapping from each name to a
+        distribution or to draws ``(n, *shape)``. Default: N(0, I), in float64. With `parameters`,
+        it is a density of the unconstrained coordinates, unless it is a mapping. Its dtype and
+        device are those of everything.
     n_samples
         Weighted particles in the end, an even number, at least 200.
     generator
         Makes all random draws; on the device of `q0`. Default: a new one, seeded with 0.
+    parameters
+        Name → constraint: "real", "positive", "unit interval", bounds such as ``(0, 10)`` or
+        ``(2, math.inf)``, or a constraint of ``torch.distributions``; or a pair of one of these and
+        a shape, such as ``("positive", 3)``; or ``("simplex", K)``, ``("ordered", K)``, or
+        ``("correlation", K)`` for the Cholesky factor of a K × K correlation matrix. log_prob is
+        the density of these parameters; the log of the Jacobian determinant is added to it.
+    vectorized
+        If False, log_prob takes one point ``(d,)``, or a dict of tensors ``(*shape)``, and returns
+        a number. It goes through ``torch.func.vmap``, or where that fails through a loop.
+    max_points
+        The most points in one call of log_prob, for densities that need much memory.
+    max_evaluations, max_seconds
+        A budget: when it is spent, the best answer so far is returned, with a doubt. Ctrl-C does
+        the same. Time is looked at between calls of log_prob.
+    progress
+        Show a line of progress on stderr, by rich. Default: if stderr is a terminal.
+    callback
+        Called at each stage with its name, the evaluations so far, and the best `ImportanceSample`
+        so far, or None.
 
     Raises
     ------
     ValueError
-        If sizes are wrong, or log_prob does not return one number for each particle.
+        If an argument is wrong, or log_prob is no function that gives one number for each point;
+        the message says what to write instead.
     FloatingPointError
-        If log_prob is NaN, infinite, or without a finite gradient where explorers or draws of a
-        proposal are.
+        If log_prob has no finite value where q0 is, is +inf somewhere, or rises without end.
+    BudgetSpent
+        If a budget is spent before there is any answer.
     """
-    if dim < 1:
-        raise ValueError(f"dim must be at least 1, got {dim}")
+    _check_sizes(dim, n_samples, max_points, max_evaluations, max_seconds)
+    named = None if parameters is None else Parameters(parameters)
+    if named is not None and dim not in (None, named.dim):
+        raise ValueError(f"dim is {dim}, but parameters have {named.dim} coordinates: leave it out")
+    start = as_gaussian(q0, dim if named is None else named.dim, named)
+    if generator is None:
+        generator = torch.Generator(start.mean.device).manual_seed(0)
+    with torch.no_grad(), progress_line(progress) as show:
+        control = Control(max_evaluations, max_seconds, callback, show)
+        points = points_of(start)
+        control.spend(0 if vectorized else 2 * len(points))
+        stated = Stated(log_prob, named, vectorized)
+        problem = Problem(as_function(stated, points), start.mean, control.spend, max_points)
+        return _answer(problem, stated, start, n_samples, generator, control)
+
+
+def _answer(
+    problem: Problem,
+    stated: Stated,
+    q0: Gaussian,
+    n_samples: int,
+    generator: torch.Generator,
+    control: Control,
+) -> Evidence:
+    """Look at log_prob, search and weigh, as far as budgets go, and collect what was found."""
+    try:
+        probe(problem, q0, stated)
+        found = find(problem, q0, n_samples, generator, control.report)
+        sample = _both(found)
+        control.finish(sample)
+        doubts = found.doubts + cut_doubt(problem, sample, generator)
+    except (BudgetSpent, KeyboardInterrupt) as stop:
+        found = control.so_far(stop)
+        sample, doubts = _both(found), found.doubts
+    except FloatingPointError as error:
+        if any(problem.n_invalid.values()):
+            error.add_note(
+                f"log_prob had no value at some points, by kind: {dict(+problem.n_invalid)}. If "
+                "parameters are bounded, name the bounds by parameters="
+            )
+        raise
+    return Evidence(
+        sample=sample,
+        log_z_runs=torch.stack([s.log_z for s in found.samples]),
+        doubts=doubts,
+        route=found.route,
+        n_evaluations=control.n_evaluations,
+        n_invalid=dict(+problem.n_invalid),
+        parameters=stated.parameters,
+    )
+
+
+def _both(found: Found) -> ImportanceSample:
+    return ImportanceSample(
+        torch.cat([s.particles for s in found.samples]), torch.cat([s.log_w for s in found.samples])
+    )
+
+
+def _check_sizes(
+    dim: int | None,
+    n_samples: int,
+    max_points: int | None,
+    max_evaluations: int | None,
+    max_seconds: float | None,
+) -> None:
+    if dim is not None:
+        check_at_least(dim, 1, "dim")
     if n_samples < 200 or n_samples % 2:
         raise ValueError(f"n_samples must be even and at least 200, got {n_samples}")
-    if q0 is None:
-        q0 = Gaussian.isotropic(torch.zeros(dim, dtype=torch.float64))
-    if q0.mean.shape != (dim,) or q0.scale_tril.shape != (dim, dim):
-        raise ValueError(
-            f"q0 must have a mean ({dim},) and a scale_tril ({dim}, {dim}), got "
-            f"{tuple(q0.mean.shape)} and {tuple(q0.scale_tril.shape)}"
-        )
-    counted = _Counted(log_prob)
-    if generator is None:
-        generator = torch.Generator(q0.mean.device).manual_seed(0)
-    target = LogProb(counted, dim)
-    target.log_prob_and_score(q0.sample((2,), generator))  # refuses what is no density, and says so
-    with torch.no_grad():  # log_prob may have parameters that ask for gradients of their own
-        runs = [_run(target, q0, n_samples // 2, generator) for _ in range(2)]
-    samples = [sample for sample, _, _ in runs]
-    both = ImportanceSample(
-        torch.cat([s.particles for s in samples]), torch.cat([s.log_w for s in samples])
-    )
-    warnings = [warning for _, _, found in runs for warning in found]
-    warnings += weight_warnings(both, samples)
-    return Evidence(
-        sample=both,
-        log_z_runs=torch.stack([s.log_z for s in samples]),
-        warnings=tuple(dict.fromkeys(warnings)),
-        route=(runs[0][1], runs[1][1]),
-        n_evaluations=counted.n,
-    )
-
-
-class _Counted:
-    """log_prob with a count of particles; it is not called at particles that are not finite."""
-
-    def __init__(self, log_prob: Callable[[Tensor], Tensor]) -> None:
-        self.log_prob, self.n = log_prob, 0
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Return log_prob, and NaN, which samplers reject, where x is not finite."""
-        self.n += len(x)
-        finite = torch.isfinite(x).all(-1)
-        if bool(finite.all()):
-            return self.log_prob(x)
-        value = self.log_prob(torch.where(finite.unsqueeze(-1), x, torch.zeros_like(x)))
-        return torch.where(finite, value, torch.nan)
-
-
-def _run(
-    target: Target, q0: Gaussian, n: int, generator: torch.Generator
-) -> tuple[ImportanceSample, str, list[str]]:
-    """Return the weighted draws of one run, its route, and what it found to warn of."""
-    mixture, warnings = _mixture(target, q0, generator)
-    if good(importance_sampling(target, mixture, (N_PILOT,), generator)):
-        return importance_sampling(target, mixture, (n,), generator), "mixture", warnings
-    if q0.dim <= FEW_DIMENSIONS:
-        sample, more = by_maps(target, mixture, n, generator)
-        if sample is not None:
-            return sample, "maps", warnings + more
-    sample, more = by_annealing(target, mixture, n, generator)
-    return sample, "annealing", warnings + more
-
-
-def _mixture(
-    target: Target, q0: Gaussian, generator: torch.Generator
-) -> tuple[FullCovarianceMixture, list[str]]:
-    """Fit the mixture and widen it; warn if its fits have not settled, or are too few."""
-    found = fit_modes(
-        target,
-        q0,
-        generator,
-        n_explorers=EXPLORERS,
-        n_exploring=EXPLORING,
-        n_modes=MODES,
-        n_leaders=max(60, q0.dim + 20),
-        n_transitions=FLOW,
-        n_draws=N_PILOT,
-        n_weighings=WEIGHINGS,
-        n_settling=SETTLING,
-    )
-    warnings = []
-    if not found.settled:
-        warnings.append(
-            "the best Gaussian fit had not settled: give the density coordinates in which its "
-            "scales are more alike, or a q0 that is nearer to it"
-        )
-    if len(found.elbo) == MODES:
-        warnings.append(
-            f"there are {MODES} modes or more, and only the highest {MODES} were fitted: some mass "
-            "may be missing"
-        )
-    return _widened(found.mixture), warnings
-
-
-def _widened(q: FullCovarianceMixture) -> FullCovarianceMixture:
-    """Return q mixed with q of wider components, by `WIDE_SHARE` (Hesterberg 1995)."""
-    shares = q.log_weights.new_tensor([1 - WIDE_SHARE, WIDE_SHARE]).log()
-    return FullCovarianceMixture(
-        torch.cat([q.log_weights + share for share in shares]),
-        torch.cat([q.means, q.means]),
-        torch.cat([q.scale_trils, WIDE * q.scale_trils]),
-    )
+    if max_points is not None:
+        check_at_least(max_points, 1, "max_points")
+    if max_evaluations is not None:
+        check_at_least(max_evaluations, 1, "max_evaluations")
+    if max_seconds is not None and not max_seconds > 0:
+        raise ValueError(f"max_seconds must be positive, got {max_seconds}")

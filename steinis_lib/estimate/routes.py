@@ -1,16 +1,18 @@
 """How `estimate_log_z` improves on a mixture that is a bad proposal: by maps, or by annealing.
 
-Both return n weighted draws, and warnings in words. All choices are made on pilot draws, which are
+Both return n weighted draws, and doubts. All choices are made on pilot draws, which are
 thrown away.
 """
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from steinis_lib.baselines.geometric_path import linear_schedule
 from steinis_lib.baselines.hais import HAIS
-from steinis_lib.estimate.evidence import ENOUGH
+from steinis_lib.estimate.doubts import Doubt
 from steinis_lib.extensions.held_out import HeldOutSteinIS
 from steinis_lib.importance import ImportanceSample
 from steinis_lib.stein.kernels import RBF
@@ -18,6 +20,8 @@ from steinis_lib.targets.base import Gaussian, ScoredProposal, Target
 from steinis_lib.targets.mixtures import FullCovarianceMixture
 from steinis_lib.targets.whitened import WhitenedTarget
 
+ENOUGH = 0.5
+"""A proposal is good enough if the ESS of pilot draws is this share of their number."""
 N_PILOT = 500
 """Draws that are thrown away, each time that something is tried."""
 REFINE, FALLING = 60, 0.05
@@ -33,8 +37,8 @@ def good(sample: ImportanceSample) -> bool:
 
 def by_maps(
     target: Target, mixture: FullCovarianceMixture, n: int, generator: torch.Generator
-) -> tuple[ImportanceSample | None, list[str]]:
-    """Return n draws moved by maps, and warnings; None where held-out weights are not good."""
+) -> tuple[ImportanceSample | None, list[Doubt]]:
+    """Return n draws moved by maps, and doubts; None where held-out weights are not good."""
     sampler = HeldOutSteinIS(
         target,
         mixture,
@@ -54,30 +58,42 @@ def by_maps(
     )
     if not good(held_out):
         return None, []
-    warnings = []
+    doubts = []
     if int(state.n_folds):
-        warnings.append("some map of SteinIS is not one-to-one: Ẑ may be too large")
+        doubts.append(
+            Doubt("fold", "some map of SteinIS is not one-to-one: Ẑ may be too large", math.log(2))
+        )
     if (late := sum(gains[-REFINE // 4 :])) > FALLING:
-        warnings.append(f"the held-out KL was still falling, by {late:.2f} nats at the end")
-    return sample, warnings
+        doubts.append(
+            Doubt(
+                "still falling",
+                f"the held-out KL was still falling, by {late:.2f} nats at the end",
+                late,
+            )
+        )
+    return sample, doubts
 
 
 def by_annealing(
     target: Target, mixture: FullCovarianceMixture, n: int, generator: torch.Generator
-) -> tuple[ImportanceSample, list[str]]:
-    """Return n draws by HAIS from the mixture, as long as pilots ask for, and warnings."""
+) -> tuple[ImportanceSample, list[Doubt]]:
+    """Return n draws by HAIS from the mixture, as long as pilots ask for, and doubts."""
     coordinates = _round_coordinates(mixture)
     inside = WhitenedTarget(target, coordinates)
     base = _in_coordinates(mixture, coordinates)
     step_size, n_transitions = _annealing_settings(inside, base, generator)
     sample = _anneal(inside, base, n, step_size, n_transitions, generator)
-    warnings = []
+    doubts = []
     if n_transitions == LENGTHS[-1]:
-        warnings.append(
-            f"annealing took its longest path, {LENGTHS[-1]} transitions, as shorter ones were not "
-            "enough: mass in narrow or far places may be missing"
+        doubts.append(
+            Doubt(
+                "long path",
+                f"annealing took its longest path, {LENGTHS[-1]} transitions, as shorter ones were "
+                "not enough: mass in narrow or far places may be missing",
+                math.inf,
+            )
         )
-    return ImportanceSample(inside.to_x(sample.particles), sample.log_w), warnings
+    return ImportanceSample(inside.to_x(sample.particles), sample.log_w), doubts
 
 
 def _round_coordinates(mixture: FullCovarianceMixture) -> Gaussian:

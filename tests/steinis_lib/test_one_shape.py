@@ -354,9 +354,9 @@ def test_a_generator_is_the_last_argument_that_is_required(function):
 
 def test_estimate_log_z_takes_a_density_and_its_dimension():
     found = parameters(estimate_log_z)
-    assert list(found) == ["log_prob", "dim", "q0", "n_samples", "generator"]
-    assert [p.kind for p in found.values()] == [POSITIONAL] * 2 + [KEYWORD] * 3
-    assert [p.default for p in found.values()][2:] == [None, 4000, None]
+    assert list(found)[:5] == ["log_prob", "dim", "q0", "n_samples", "generator"]
+    assert [p.kind for p in found.values()] == [POSITIONAL] * 2 + [KEYWORD] * (len(found) - 2)
+    assert [p.default for p in found.values()][:5] == [REQUIRED, None, None, 4000, None]
 
 
 PACKAGES = ["steinis_lib"] + [
