@@ -1,6 +1,6 @@
 """log Z of any density, without settings to tune.
 
-* `estimate_log_z` takes the problem as its owner has it; in `log_z`, with `one_shape`,
+* `estimate_log_z` takes the problem as its owner has it; in `log_z`, with `stated`,
   `constraints`, `starts`, and `gradients`, which has `from_value_and_grad`.
 * `probe` looks for what is wrong with a density before the search; `problem` calls it, counts, and
   takes it to be zero where it has no value; `control` has budgets, and `progress` shows how far.

@@ -1,6 +1,6 @@
 """log Z of any density, without settings to tune: `estimate_log_z`.
 
-It turns the problem as its owner has it into one density on R^d (`one_shape`, `constraints`,
+It turns the problem as its owner has it into one density on R^d (`stated`, `constraints`,
 `starts`), looks for what is wrong with it (`probe`), lets `find` search and weigh, within budgets
 (`control`), and returns `Evidence`.
 """
@@ -19,7 +19,7 @@ from steinis_lib.estimate.constraints import Parameters
 from steinis_lib.estimate.control import BudgetSpent, Callback, Control
 from steinis_lib.estimate.evidence import Evidence
 from steinis_lib.estimate.find import Found, find
-from steinis_lib.estimate.one_shape import Stated, as_function
+from steinis_lib.estimate.stated import Stated, as_function
 from steinis_lib.estimate.probe import points_of, probe
 from steinis_lib.estimate.problem import Problem, cut_doubt
 from steinis_lib.estimate.progress import progress_line

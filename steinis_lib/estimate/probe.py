@@ -11,7 +11,7 @@ import re
 import torch
 from torch import Tensor
 
-from steinis_lib.estimate.one_shape import LogProbError, Stated
+from steinis_lib.estimate.stated import LogProbError, Stated
 from steinis_lib.estimate.problem import FAILURES, Problem
 from steinis_lib.targets.base import Gaussian
 
