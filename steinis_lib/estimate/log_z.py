@@ -19,11 +19,11 @@ from steinis_lib.estimate.constraints import Parameters
 from steinis_lib.estimate.control import BudgetSpent, Callback, Control
 from steinis_lib.estimate.evidence import Evidence
 from steinis_lib.estimate.find import Found, find
-from steinis_lib.estimate.stated import Stated, as_function
 from steinis_lib.estimate.probe import points_of, probe
 from steinis_lib.estimate.problem import Problem, cut_doubt
 from steinis_lib.estimate.progress import progress_line
 from steinis_lib.estimate.starts import as_gaussian
+from steinis_lib.estimate.stated import Stated, as_function
 from steinis_lib.importance import ImportanceSample
 from steinis_lib.targets.base import Gaussian
 
@@ -109,7 +109,7 @@ def estimate_log_z(
         generator = torch.Generator(start.mean.device).manual_seed(0)
     with torch.no_grad(), progress_line(progress) as show:
         control = Control(max_evaluations, max_seconds, callback, show)
-        points = points_of(start)
+        points = points_of(start)[:max_points]
         control.spend(0 if vectorized else 2 * len(points))
         stated = Stated(log_prob, named, vectorized)
         problem = Problem(as_function(stated, points), start.mean, control.spend, max_points)

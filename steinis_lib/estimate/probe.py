@@ -11,8 +11,8 @@ import re
 import torch
 from torch import Tensor
 
-from steinis_lib.estimate.stated import LogProbError, Stated
 from steinis_lib.estimate.problem import FAILURES, Problem
+from steinis_lib.estimate.stated import LogProbError, Stated
 from steinis_lib.targets.base import Gaussian
 
 N_POINTS = 8
@@ -93,7 +93,8 @@ def _first_call(problem: Problem, x: Tensor, stated: Stated) -> None:
     """Call log_prob at all points; refuse what fails at each one of them alone, too."""
     problem.spend(len(x))
     try:
-        problem.function(x)
+        for part in problem.parts(x):
+            problem.function(part)
     except LogProbError:
         raise
     except Exception as error:
@@ -113,7 +114,7 @@ def _first_score(problem: Problem, x: Tensor, stated: Stated) -> Tensor:
     """Return the gradient; refuse one that cannot be had, or is nowhere finite."""
     problem.spend(len(x))
     try:
-        _, score = problem.call(x, scored=True)
+        score = torch.cat([problem.call(part, scored=True)[1] for part in problem.parts(x)])
     except LogProbError:
         raise
     except Exception as error:

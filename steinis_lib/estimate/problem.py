@@ -78,35 +78,48 @@ class Problem:
 
     def is_invalid(self, x: Tensor) -> Tensor:
         """Say at which points ``(n, d)`` log_prob is NaN or raises an exception, ``(n,)``."""
-        return torch.cat([self.raw(part, scored=False)[0].isnan() for part in self._parts(x)])
+        return self.raw(x, scored=False)[0].isnan()
 
-    def _parts(self, flat: Tensor) -> Iterable[Tensor]:
-        return flat.split(self.max_points or max(len(flat), 1))
+    def parts(self, x: Tensor) -> Iterable[Tensor]:
+        """Return points ``(n, d)`` in parts for one call each."""
+        return x.split(self.max_points or max(len(x), 1))
 
     def _everywhere(self, x: Tensor, scored: bool) -> tuple[Tensor, Tensor]:
         flat = x.reshape(-1, self.dim)
-        finite = torch.isfinite(flat).all(-1)
-        if not bool(finite.all()):
-            flat = torch.where(finite.unsqueeze(-1), flat, self.anchor)
+        inside = torch.isfinite(flat).all(-1)
+        if not bool(inside.all()):
+            flat = torch.where(inside.unsqueeze(-1), flat, self.anchor)
         raised = self.n_invalid["exception"]
-        results = [self.raw(part, scored) for part in self._parts(flat)]
-        raised = self.n_invalid["exception"] - raised
-        value, score = (torch.cat(pieces) for pieces in zip(*results, strict=True))
-        self._refuse_infinite(value, flat)
-        self.n_invalid["nan"] += int(value.isnan().sum()) - raised
-        self.n_invalid["-inf"] += int((value == -math.inf).sum())
-        known = finite & torch.isfinite(value)
-        smooth = torch.isfinite(score).all(-1)
-        self.n_invalid["gradient"] += int((known & ~smooth).sum())
-        value = torch.where(known, value, -math.inf)
-        score = torch.where((known & smooth).unsqueeze(-1), score, 0.0)
+        value, score = self.raw(flat, scored)
+        good = inside & torch.isfinite(value)
+        if scored:
+            good &= torch.isfinite(score).all(-1)
+        if not bool(good.all()):
+            raised = self.n_invalid["exception"] - raised
+            value, score = self._zeroed(flat, value, score, inside, raised)
         return value.reshape(x.shape[:-1]), score.reshape(x.shape)
 
-    def raw(self, x: Tensor, scored: bool) -> tuple[Tensor, Tensor]:
-        """Return what log_prob and autograd give at ``(n, d)``, NaN where they raise.
+    def _zeroed(
+        self, x: Tensor, value: Tensor, score: Tensor, inside: Tensor, raised: int
+    ) -> tuple[Tensor, Tensor]:
+        """Return values and scores where p̄ is zero if they are not finite, and count those."""
+        self._refuse_infinite(value, x)
+        self.n_invalid["nan"] += int(value.isnan().sum()) - raised
+        self.n_invalid["-inf"] += int((value == -math.inf).sum())
+        known = inside & torch.isfinite(value)
+        smooth = torch.isfinite(score).all(-1)
+        self.n_invalid["gradient"] += int((known & ~smooth).sum())
+        score = torch.where((known & smooth).unsqueeze(-1), score, 0.0)
+        return torch.where(known, value, -math.inf), score
 
-        If they raise, halves are asked for alone, and so on down to single points.
-        """
+    def raw(self, x: Tensor, scored: bool) -> tuple[Tensor, Tensor]:
+        """Return what log_prob and autograd give at ``(n, d)``, NaN where they raise."""
+        if self.max_points is None or len(x) <= self.max_points:
+            return self._part(x, scored)
+        return _joined(self._part(part, scored) for part in self.parts(x))
+
+    def _part(self, x: Tensor, scored: bool) -> tuple[Tensor, Tensor]:
+        """Return the same from one call; if it raises, from halves, down to single points."""
         self.spend(len(x))
         try:
             return self.call(x, scored)
@@ -117,9 +130,7 @@ class Problem:
             if len(x) == 1:
                 self.n_invalid["exception"] += 1
                 return torch.full_like(x[:, 0], math.nan), torch.zeros_like(x)
-        halves = [self.raw(half, scored) for half in x.tensor_split(2)]
-        value, score = (torch.cat(pieces) for pieces in zip(*halves, strict=True))
-        return value, score
+        return _joined(self._part(half, scored) for half in x.tensor_split(2))
 
     def call(self, x: Tensor, scored: bool) -> tuple[Tensor, Tensor]:
         """Return log_prob and its gradient as they are, zeros if the gradient is not wanted.
@@ -130,7 +141,7 @@ class Problem:
             If log_prob does not depend on the points by operations that autograd can follow.
         """
         if not scored:
-            return self.function(x), torch.zeros_like(x)
+            return self.function(x), x.new_zeros(()).expand_as(x)
         with torch.enable_grad():
             x = x.detach().requires_grad_(True)
             value = self.function(x)
@@ -150,6 +161,11 @@ class Problem:
                 "affected), and no density is infinite on a region: check its sign, and divisions "
                 "by zero or overflow near that point"
             )
+
+
+def _joined(results: Iterable[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    values, scores = zip(*results, strict=True)
+    return torch.cat(values), torch.cat(scores)
 
 
 def _without_gradient(value: Tensor) -> str:

@@ -1,4 +1,4 @@
-"""A line that shows how far `estimate_log_z` is, by rich."""
+"""What shows how far `estimate_log_z` is, by rich."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from typing import Any
 
 from steinis_lib.core.optional import needs
 from steinis_lib.importance import ImportanceSample
@@ -17,6 +18,8 @@ Show = Callable[[str, int, ImportanceSample | None], None]
 @contextmanager
 def progress_line(wanted: bool | None) -> Iterator[Show]:
     """Give what shows progress on stderr, while the context lasts.
+
+    In a terminal or a notebook, that is one line, which changes; elsewhere, a line for each stage.
 
     Parameters
     ----------
@@ -33,10 +36,24 @@ def progress_line(wanted: bool | None) -> Iterator[Show]:
     if not wanted:
         yield lambda _stage, _evaluations, _best: None
         return
-    status = needs("rich.status", "progress=True", "progress")
     console = needs("rich.console", "progress=True", "progress").Console(stderr=True)
-    with status.Status("estimate_log_z", console=console) as line:
+    if not (console.is_terminal or console.is_jupyter):
+        yield _Lines(console)
+        return
+    with console.status("estimate_log_z") as line:
         yield lambda stage, evaluations, best: line.update(text(stage, evaluations, best))
+
+
+class _Lines:
+    """Prints a line whenever a stage begins."""
+
+    def __init__(self, console: Any) -> None:
+        self.console, self.stage = console, ""
+
+    def __call__(self, stage: str, evaluations: int, best: ImportanceSample | None) -> None:
+        if stage != self.stage:
+            self.console.print(text(stage, evaluations, best), highlight=False)
+        self.stage = stage
 
 
 def text(stage: str, evaluations: int, best: ImportanceSample | None) -> str:
