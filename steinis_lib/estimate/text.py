@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-WIDTH = 88
+WIDTH = 79
 """The longest line."""
 
 

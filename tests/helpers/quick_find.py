@@ -2,14 +2,13 @@
 
 import torch
 
-from steinis_lib.estimate.control import Callback
-from steinis_lib.estimate.find import Found
+from steinis_lib.estimate.find import Found, Report
 from steinis_lib.importance import importance_sampling
 from steinis_lib.targets.base import Gaussian, Target
 
 
 def quick_find(
-    target: Target, q0: Gaussian, n_samples: int, generator: torch.Generator, report: Callback
+    target: Target, q0: Gaussian, n_samples: int, generator: torch.Generator, report: Report
 ) -> Found:
     """Weigh draws of q0, after pilots of a tenth of them; one call asks for gradients."""
     pilot = importance_sampling(target, q0, (n_samples // 10,), generator)

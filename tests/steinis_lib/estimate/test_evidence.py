@@ -110,7 +110,7 @@ def test_doubts_are_told_and_decide_the_verdict():
     text = str(found)
     assert "no value at  nan 1,234" in text
     assert "  - tail: a few weights" in text
-    assert max(map(len, text.splitlines())) <= 88
+    assert max(map(len, text.splitlines())) <= 79
     assert evidence(light, Doubt("noise", "…", 9.0, fatal=True)).verdict == "failed"
 
 
