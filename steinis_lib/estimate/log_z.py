@@ -23,24 +23,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from steinis_lib.estimate.evidence import Evidence, weight_warnings
-from steinis_lib.estimate.routes import N_PILOT, by_annealing, by_maps, good
-from steinis_lib.extensions.mode_fits import fit_modes
-from steinis_lib.importance import ImportanceSample, importance_sampling
-from steinis_lib.targets.base import Gaussian, LogProb, Target
-from steinis_lib.targets.mixtures import FullCovarianceMixture
-
-EXPLORERS, EXPLORING = 100, 200
-"""Explorers, and their transitions."""
-MODES, FLOW, SETTLING = 12, 20, 5
-"""The most modes that are fitted, transitions of each fit, and more transitions of the best one, to
-see whether it has settled."""
-WEIGHINGS = 5
-"""Steps that find the components' weights."""
-WIDE_SHARE, WIDE = 0.2, 2.0
-"""The share of the wider components, and the factor on their standard deviations."""
-FEW_DIMENSIONS = 5
-"""RBF maps are tried up to here: in more dimensions, an untuned kernel moves too little."""
+from steinis_lib.estimate.evidence import Evidence
+from steinis_lib.estimate.find import find
+from steinis_lib.importance import ImportanceSample
+from steinis_lib.targets.base import Gaussian, LogProb
 
 
 def estimate_log_z(
@@ -96,18 +82,15 @@ def estimate_log_z(
     target = LogProb(counted, dim)
     target.log_prob_and_score(q0.sample((2,), generator))  # refuses what is no density, and says so
     with torch.no_grad():  # log_prob may have parameters that ask for gradients of their own
-        runs = [_run(target, q0, n_samples // 2, generator) for _ in range(2)]
-    samples = [sample for sample, _, _ in runs]
+        found = find(target, q0, n_samples, generator, lambda stage, sample: None)
     both = ImportanceSample(
-        torch.cat([s.particles for s in samples]), torch.cat([s.log_w for s in samples])
+        torch.cat([s.particles for s in found.samples]), torch.cat([s.log_w for s in found.samples])
     )
-    warnings = [warning for _, _, found in runs for warning in found]
-    warnings += weight_warnings(both, samples)
     return Evidence(
         sample=both,
-        log_z_runs=torch.stack([s.log_z for s in samples]),
-        warnings=tuple(dict.fromkeys(warnings)),
-        route=(runs[0][1], runs[1][1]),
+        log_z_runs=torch.stack([s.log_z for s in found.samples]),
+        warnings=tuple(doubt.message for doubt in found.doubts),
+        route=found.route,
         n_evaluations=counted.n,
     )
 
@@ -126,59 +109,3 @@ class _Counted:
             return self.log_prob(x)
         value = self.log_prob(torch.where(finite.unsqueeze(-1), x, torch.zeros_like(x)))
         return torch.where(finite, value, torch.nan)
-
-
-def _run(
-    target: Target, q0: Gaussian, n: int, generator: torch.Generator
-) -> tuple[ImportanceSample, str, list[str]]:
-    """Return the weighted draws of one run, its route, and what it found to warn of."""
-    mixture, warnings = _mixture(target, q0, generator)
-    if good(importance_sampling(target, mixture, (N_PILOT,), generator)):
-        return importance_sampling(target, mixture, (n,), generator), "mixture", warnings
-    if q0.dim <= FEW_DIMENSIONS:
-        sample, more = by_maps(target, mixture, n, generator)
-        if sample is not None:
-            return sample, "maps", warnings + more
-    sample, more = by_annealing(target, mixture, n, generator)
-    return sample, "annealing", warnings + more
-
-
-def _mixture(
-    target: Target, q0: Gaussian, generator: torch.Generator
-) -> tuple[FullCovarianceMixture, list[str]]:
-    """Fit the mixture and widen it; warn if its fits have not settled, or are too few."""
-    found = fit_modes(
-        target,
-        q0,
-        generator,
-        n_explorers=EXPLORERS,
-        n_exploring=EXPLORING,
-        n_modes=MODES,
-        n_leaders=max(60, q0.dim + 20),
-        n_transitions=FLOW,
-        n_draws=N_PILOT,
-        n_weighings=WEIGHINGS,
-        n_settling=SETTLING,
-    )
-    warnings = []
-    if not found.settled:
-        warnings.append(
-            "the best Gaussian fit had not settled: give the density coordinates in which its "
-            "scales are more alike, or a q0 that is nearer to it"
-        )
-    if len(found.elbo) == MODES:
-        warnings.append(
-            f"there are {MODES} modes or more, and only the highest {MODES} were fitted: some mass "
-            "may be missing"
-        )
-    return _widened(found.mixture), warnings
-
-
-def _widened(q: FullCovarianceMixture) -> FullCovarianceMixture:
-    """Return q mixed with q of wider components, by `WIDE_SHARE` (Hesterberg 1995)."""
-    shares = q.log_weights.new_tensor([1 - WIDE_SHARE, WIDE_SHARE]).log()
-    return FullCovarianceMixture(
-        torch.cat([q.log_weights + share for share in shares]),
-        torch.cat([q.means, q.means]),
-        torch.cat([q.scale_trils, WIDE * q.scale_trils]),
-    )
