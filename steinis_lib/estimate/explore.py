@@ -1,0 +1,196 @@
+"""Exploration of p̄: climbs, Laplace fits at their ends, and rounds of pilots that refine them.
+
+New climbs are started until they find nothing that the mixture does not explain already: no end at
+which p̄ is farther above the mixture than at any pilot, with mass that counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from steinis_lib.estimate.climb import Modes, climb, modes
+from steinis_lib.estimate.pool import Pool, Round
+from steinis_lib.estimate.refine import grown, pruned, refit, usable
+from steinis_lib.estimate.space import Space
+from steinis_lib.estimate.student import StudentMixture
+from steinis_lib.estimate.warp import Triangular, Warped
+
+EXPLORERS, WIDTHS = (32, 32, 64, 128, 256, 512), (1.0, 3.0)
+"""How many climbs start, time after time, from Gaussians so many times as wide as q0."""
+MOST_MODES, FALL = 300, 15.0
+"""Modes that are fitted at most, and nats of mass below the largest at which one is dropped."""
+WIDER, CLOUD = 1.1, 1.2
+"""Factors on Laplace's standard deviations and on those of the ends."""
+BROAD_SHARE = 0.4
+"""The weight of all broad components in the first round."""
+COUNTS = 5.0
+"""Modes whose mass is so many nats below log Ẑ do not count as missed."""
+ROUNDS, FEWEST, GROWTH = 6, 3, 1.4
+"""The most and fewest rounds of pilots; a round has so many times the draws of the last one."""
+GOOD, TAIL = 0.5, 0.7
+"""With that effective share of the draws, and that k̂, rounds end."""
+NEW = 3
+"""New components in a round at most."""
+DEFENCE, DEFENCE_WIDER, DEFENCE_FREEDOM = 0.05, 1.5, 2.0
+"""The weight of a component that covers all others, its width, and its degrees of freedom."""
+
+
+@dataclass(frozen=True)
+class Explored:
+    """What exploration found.
+
+    Parameters
+    ----------
+    q
+        The proposal.
+    pool, last
+        Its pilots, and the last round of them.
+    missed
+        The share of the last climbs that ended where the mixture does not explain p̄.
+    """
+
+    q: Warped
+    pool: Pool
+    last: Round
+    missed: float
+
+
+def n_pilots(dim: int) -> int:
+    """Return how many draws the first round has."""
+    return 400 + 30 * dim
+
+
+def most_components(dim: int, n_modes: int) -> int:
+    """Return how many components a mixture may have: fewer in many dimensions, where they cost."""
+    return max(min(40, 16_000 // dim**2), 4, min(2 * n_modes, 80_000 // dim**2))
+
+
+def good(last: Round, share: float = GOOD) -> bool:
+    """Say whether pilots show that a proposal can be weighed."""
+    return last.share >= share and last.pareto_k < TAIL
+
+
+def explore(
+    space: Space, generator: torch.Generator, report: Callable[[Round], None]
+) -> Explored:
+    """Climb, fit and refine, until new climbs find nothing new."""
+    like = space.q0.mean.double()
+    found, ends = _climbs(space, EXPLORERS[0], generator)
+    q = _first(found, ends)
+    n_modes = len(found.means)
+    q, pool, last = refined(
+        space, q, Pool.empty(like, space.dim), generator, report, n_modes=n_modes
+    )
+    missed = 0.0
+    for n in EXPLORERS[1:]:
+        found, _ = _climbs(space, n, generator)
+        new = unexplained(found, q, pool)
+        missed = float(found.visits[new].sum()) / n
+        if not bool(new.any()):
+            break
+        mass = found.log_mass[new]
+        fits = _fits(found, new)
+        n_modes += int(new.sum())
+        share = float((mass.logsumexp(0) - torch.logaddexp(mass.logsumexp(0), mass.new_tensor(last.log_z))).exp())
+        q = q.joined(fits, min(max(share, 0.1), 0.8))
+        q, pool, last = refined(space, q, pool, generator, report, n_modes=n_modes)
+    return Explored(Warped(q), pool, last, missed)
+
+
+def unexplained(found: Modes, q: StudentMixture, pool: Pool) -> Tensor:
+    """Say which modes hold mass that counts where p̄/q is larger than at any pilot, ``(K,)``."""
+    log_w = pool.log_p - q.log_prob(pool.u)
+    log_z = pool.log_w.logsumexp(0) - math.log(len(pool.log_w))
+    above = found.log_p - q.log_prob(found.means) > log_w.max()
+    return above & (found.log_mass > log_z - COUNTS)
+
+
+def refined(
+    space: Space,
+    q: StudentMixture,
+    pool: Pool,
+    generator: torch.Generator,
+    report: Callable[[Round], None],
+    *,
+    n_modes: int = 1,
+    rounds: int = ROUNDS,
+    warp: Triangular | None = None,
+    more: float = 1.0,
+) -> tuple[StudentMixture, Pool, Round]:
+    """Return a mixture refined in rounds of pilots, all pilots, and the last round.
+
+    The mixture is one of T⁻¹(u) for the map T = `warp`.
+    """
+    least, most = 20.0 + 4 * space.dim, most_components(space.dim, n_modes)
+    for i in range(rounds):
+        n = int(more * n_pilots(space.dim) * GROWTH ** max(i - 2, 0))
+        pool, last = pool.drawn(space, Warped(q, warp), n, generator)
+        report(last)
+        if (i + 1 >= FEWEST and good(last)) or i == rounds - 1:
+            break
+        z, log_p = pool.u, pool.log_p
+        if warp is not None:
+            z, log_det = warp.to_z(pool.u)
+            log_p = log_p + log_det
+        w = usable(pool.log_w, least)
+        fine = torch.isfinite(z).all(-1)
+        z, log_p, w = z[fine], log_p[fine], w[fine]
+        if last.share < GOOD / 2:
+            q = grown(q, z, log_p, NEW)
+        q = defended(pruned(refit(q, z, w, generator), most))
+    return q, pool, last
+
+
+def defended(q: StudentMixture) -> StudentMixture:
+    """Return q with a component that covers all others."""
+    share = q.log_weights.exp()
+    mean = share @ q.means
+    away = (q.means - mean).unsqueeze(-1)
+    within = q.scale_trils @ q.scale_trils.mT + away @ away.mT
+    covariance = (share[:, None, None] * within).sum(0)
+    scales = covariance.diagonal().sqrt()
+    eye = torch.eye(q.dim, dtype=scales.dtype, device=scales.device)
+    factor = torch.linalg.cholesky(covariance / (scales * scales[:, None]) + 1e-9 * eye)
+    tril = DEFENCE_WIDER * scales[:, None] * factor
+    freedom = share.new_tensor([DEFENCE_FREEDOM])
+    return q.joined(StudentMixture(share.new_zeros(1), mean[None], tril[None], freedom), DEFENCE)
+
+
+def _climbs(space: Space, n: int, generator: torch.Generator) -> tuple[Modes, Tensor]:
+    """Return the modes that n climbs find, and all their ends."""
+    like = space.q0.mean.double()
+    options = {"generator": generator, "dtype": like.dtype, "device": like.device}
+    starts = [w * torch.randn(n // len(WIDTHS), space.dim, **options) for w in WIDTHS]
+    ends = climb(space, torch.cat(starts))
+    return modes(space, ends, MOST_MODES, FALL), ends.x[torch.isfinite(ends.log_p)]
+
+
+def _fits(found: Modes, chosen: Tensor) -> StudentMixture:
+    """Return Laplace's fits at some modes."""
+    mass = found.log_mass[chosen]
+    return StudentMixture(
+        mass.clamp(min=float(mass.max()) - 5),
+        found.means[chosen],
+        WIDER * found.scale_trils[chosen],
+        torch.full_like(mass, 16.0),
+    )
+
+
+def _first(found: Modes, ends: Tensor) -> StudentMixture:
+    """Return Laplace's fits, q0 at its widths, and the cloud of all ends."""
+    d = ends.shape[-1]
+    eye = torch.eye(d, dtype=ends.dtype, device=ends.device)
+    spread = CLOUD * ends.std(0).clamp(min=1e-12)
+    trils = torch.stack([*(w * eye for w in WIDTHS), torch.diag(spread)])
+    means = torch.zeros(3, d, dtype=ends.dtype, device=ends.device)
+    means[2] = ends.mean(0)
+    freedom = torch.full((3,), 8.0).to(ends)
+    broad = StudentMixture(torch.zeros(3).to(ends), means, trils, freedom)
+    if not len(found.means):
+        return broad
+    return _fits(found, torch.ones_like(found.log_p, dtype=torch.bool)).joined(broad, BROAD_SHARE)
