@@ -96,7 +96,7 @@ def test_it_prints_as_a_short_table():
     lines = str(found).splitlines()
     assert lines[0].split() == ["log", "Z", f"{found.log_z:.4f}", "±", f"{found.log_z_se:.4f}"]
     assert [line.split()[0] for line in lines[1:]] == [
-        *("verdict", "ESS", "Pareto-k̂", "evaluations", "doubts")
+        *("verdict", "ESS", "Pareto-k", "evaluations", "doubts")
     ]
     assert lines[1].split()[1] == "trusted"
     assert lines[4].split()[1] == "12,345"
