@@ -17,7 +17,8 @@ from steinis_lib import Gaussian, estimate_log_z
 from steinis_lib import estimate as package
 
 OUTPUT = re.compile(
-    r"\A\n\n```\{literalinclude\} (\S+)\n:language: text\n:class: code-output(?: code-table)?\n```$",
+    r"\A\n\n```\{literalinclude\} (\S+)\n:language: text\n"
+    r":class: code-output(?: code-table)?\n```$",
     re.MULTILINE,
 )
 
