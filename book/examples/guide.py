@@ -13,6 +13,8 @@ A block of code that runs is a directive with a name, and what it prints follows
     :class: code-output
     ```
 
+With the class ``code-table`` besides, lines of the output are not broken on narrow screens.
+
 The blocks of a page share their variables and run in order, in the repository's root. A block with
 the class ``elsewhere`` needs a package that this project does not install; only tests run it.
 """

@@ -90,8 +90,8 @@ class Comparison:
                     found.verdict,
                 ]
             )
-        header = ["model", "log Z", f"log Bayes factor against {best}", "probability", "verdict"]
-        return table(header, rows)
+        header = ["model", "log Z", "log factor", "probability", "verdict"]
+        return f"{table(header, rows)}\nlog factor: log Bayes factor against {best}"
 
     __repr__ = __str__
 

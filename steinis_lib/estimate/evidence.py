@@ -152,7 +152,7 @@ class Evidence:
             ("log Z", f"{self.log_z:.4f} ± {self.log_z_se:.4f}"),
             ("verdict", self.verdict),
             ("ESS", f"{self.ess:.0f} of {n} draws ({self.ess / n:.0%})"),
-            ("Pareto-k̂", f"{self.pareto_k:.2f}"),
+            ("Pareto-k", f"{self.pareto_k:.2f}"),
             ("evaluations", f"{self.n_evaluations:,}"),
         ]
         if self.n_invalid:

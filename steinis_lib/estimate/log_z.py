@@ -48,8 +48,9 @@ def estimate_log_z(
     A density is taken to be zero where log_prob is -inf or NaN, or raises an exception; such points
     are counted, and NaN and exceptions are doubts if they come near the mass.
 
-    The same arguments give the same result on one machine. With another number of threads, sums
-    are rounded differently, and log Z may differ by as much as another seed makes it differ.
+    The same arguments give the same result on one machine. With another number of threads, sums are
+    rounded differently: log Z agrees to 1e-6, unless that tips a decision of the search; then it
+    agrees as it does with another seed.
 
     Parameters
     ----------

@@ -11,6 +11,7 @@ import re
 import torch
 from torch import Tensor
 
+from steinis_lib.estimate.control import BudgetSpent
 from steinis_lib.estimate.problem import FAILURES, Problem
 from steinis_lib.estimate.stated import LogProbError, Stated
 from steinis_lib.targets.base import Gaussian
@@ -191,14 +192,24 @@ def _check_alone(problem: Problem, x: Tensor, values: Tensor) -> None:
         )
 
 
+def _far_away(problem: Problem, x: Tensor) -> Tensor:
+    """Return log_prob as it is, NaN if it fails: nobody promised that it works that far away."""
+    try:
+        return problem.raw(x, scored=False)[0]
+    except BudgetSpent:
+        raise
+    except Exception:
+        return torch.full_like(x[:, 0], math.nan)
+
+
 def _check_sign(problem: Problem, q0: Gaussian) -> None:
     """Refuse what rises in all directions as far as one looks."""
     generator = torch.Generator(q0.mean.device).manual_seed(1)
     ray = q0.sample((N_POINTS,), generator) - q0.mean
     rays = torch.cat([ray, -ray])
-    before, _ = problem.raw(q0.mean.unsqueeze(0), scored=False)
+    before = _far_away(problem, q0.mean.unsqueeze(0))
     for radius in FAR:
-        value, _ = problem.raw(q0.mean + radius * rays, scored=False)
+        value = _far_away(problem, q0.mean + radius * rays)
         if not bool(((value > before) | (value == math.inf)).all()):
             return
         before = value
@@ -216,7 +227,7 @@ def _check_all_coordinates(
     for i in (score == 0).all(0).nonzero().flatten().tolist():
         near, far = x[:1], x[:1].clone()
         far[:, i] += FAR[-1] * q0.scale_tril[i].norm()
-        pair, _ = problem.raw(torch.cat([near, far]), scored=False)
+        pair = _far_away(problem, torch.cat([near, far]))
         if bool(pair[0] == pair[1]):
             raise LogProbError(
                 f"log_prob does not depend on {stated.name_at(i)}, so that its integral is "

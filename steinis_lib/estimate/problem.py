@@ -119,7 +119,7 @@ class Problem:
         return _joined(self._part(part, scored) for part in self.parts(x))
 
     def _part(self, x: Tensor, scored: bool) -> tuple[Tensor, Tensor]:
-        """Return the same from one call; if it raises, from halves, down to single points."""
+        """Return the same from one call; if it raises, from eighths, down to single points."""
         self.spend(len(x))
         try:
             return self.call(x, scored)
@@ -130,7 +130,7 @@ class Problem:
             if len(x) == 1:
                 self.n_invalid["exception"] += 1
                 return torch.full_like(x[:, 0], math.nan), torch.zeros_like(x)
-        return _joined(self._part(half, scored) for half in x.tensor_split(2))
+        return _joined(self._part(part, scored) for part in x.tensor_split(min(8, len(x))))
 
     def call(self, x: Tensor, scored: bool) -> tuple[Tensor, Tensor]:
         """Return log_prob and its gradient as they are, zeros if the gradient is not wanted.
@@ -214,7 +214,8 @@ def cut_doubt(
 
 def _jittered(sample: ImportanceSample, generator: torch.Generator) -> Tensor:
     """Return draws by weight, each moved by `JITTER` standard deviations of all draws."""
-    w, x = sample.log_w.softmax(-1), sample.particles
+    x = sample.particles
+    w = sample.log_w.softmax(-1).to(x.dtype)
     index = torch.multinomial(w, JITTERED, replacement=True, generator=generator)
     centred = x - w @ x
     variances, axes = torch.linalg.eigh(centred.mT @ (w.unsqueeze(-1) * centred))

@@ -17,7 +17,9 @@ from steinis_lib import Gaussian, estimate_log_z
 from steinis_lib import estimate as package
 
 OUTPUT = re.compile(
-    r"\A\n\n```\{literalinclude\} (\S+)\n:language: text\n:class: code-output\n```$", re.MULTILINE
+    r"\A\n\n```\{literalinclude\} (\S+)\n:language: text\n"
+    r":class: code-output(?: code-table)?\n```$",
+    re.MULTILINE,
 )
 
 

@@ -64,8 +64,9 @@ def test_it_prints_the_best_model_first_and_each_verdict():
     doubt = Doubt("tail", "…", 1.0)
     found = compare({"H0": evidence(-3.0, 0.01, [doubt]), "H1": evidence(-2.0, 0.02)})
     assert repr(found) == str(found)
-    header, first, second = str(found).splitlines()
-    assert "log Bayes factor against H1" in header
+    header, first, second, note = str(found).splitlines()
+    assert header.split() == ["model", "log", "Z", "log", "factor", "probability", "verdict"]
+    assert note == "log factor: log Bayes factor against H1"
     assert " ".join(first.split()) == "H1 -2.000 ± 0.020 0 0.7311 ± 0.0044 trusted"
     assert " ".join(second.split()) == ("H0 -3.000 ± 0.010 -1.000 ± 0.022 0.2689 ± 0.0044 doubtful")
 

@@ -1,6 +1,7 @@
 import doctest
 import math
 import re
+from functools import partial
 from pathlib import Path
 
 import arviz
@@ -52,7 +53,6 @@ def test_a_bent_density_is_estimated_within_its_error(bent):
     log_z = banana(torch.cartesian_prod(grid, grid)).logsumexp(0) + 2 * math.log(0.01)
     assert near(found, log_z)
     assert found.log_z_se < 0.05
-    assert "maps" in found.route
     assert found.n_evaluations == calls
     assert found.sample.particles.shape == (2000, 2)
     halves = [ImportanceSample(h.unsqueeze(-1), h) for h in found.sample.log_w.chunk(2)]
@@ -103,7 +103,7 @@ def test_dtype_follows_q0_and_is_float64_without():
     q0 = Gaussian.isotropic(torch.zeros(2, dtype=torch.float32), 3.0)
     single = GaussianMixture(*(t.float() for t in vars(target).values()))
     found = estimate_log_z(single.log_prob, 2, q0=q0, n_samples=1000)
-    assert found.sample.log_w.dtype == found.sample.particles.dtype == torch.float32
+    assert found.sample.particles.dtype == torch.float32
     assert near(found, 0.0)
     assert found.to_arviz().posterior["x"].dtype == "float32"
 
@@ -144,3 +144,21 @@ def test_the_example_of_the_readme_prints_what_it_says():
     said = []
     result = doctest.DocTestRunner().run(test, out=said.append)
     assert result.failed == 0, "".join(said)
+
+
+@pytest.mark.slow
+def test_sums_in_another_order_change_no_more_than_rounding_errors(generator):
+    """As another number of threads has them, unless a decision of the search tips over."""
+    design = torch.randn(2000, 10, generator=generator)
+    labels = torch.rand(2000, generator=generator).round()
+
+    def log_prob(x, rows):
+        logits = x @ design[rows].mT
+        loss = torch.nn.functional.softplus(logits) - labels[rows] * logits
+        return -loss.sum(-1) - 0.5 * x.square().sum(-1)
+
+    orders = torch.arange(2000), torch.arange(2000).flip(0)
+    forth, back = (
+        estimate_log_z(partial(log_prob, rows=rows), 10, n_samples=400).log_z for rows in orders
+    )
+    assert abs(forth - back) < 1e-6

@@ -59,6 +59,12 @@ def with_numpy(x):
     return torch.tensor(-np.square(x.numpy()).sum(-1))
 
 
+def from_a_table(x):
+    if bool((x.abs() > 100).any()):
+        raise IndexError("beyond the table")
+    return normal(x)
+
+
 F32, WEIGHT = torch.float32, nn.Parameter(torch.zeros(1))
 WRONG = {
     "a last axis": (lambda x: normal(x).unsqueeze(-1), {}, r"\(8, 1\); it has an axis too many"),
@@ -161,6 +167,7 @@ PROPER = {
     "a box": lambda x: torch.where((x.abs() < 2).all(-1), 0 * x.sum(-1), -torch.inf),
     "half a line": lambda x: Exponential(1.0).log_prob(x).sum(-1),
     "a network": network(),
+    "a table": from_a_table,
 }
 
 

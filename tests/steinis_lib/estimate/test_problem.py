@@ -63,7 +63,7 @@ def test_an_exception_is_a_density_of_zero_at_the_points_that_raise_it():
     torch.testing.assert_close(score[:15], -x[:15])
     assert value[15] == -math.inf
     assert +target.n_invalid == {"exception": 1}
-    assert spent == [16, 8, 8, 4, 4, 2, 2, 1, 1]  # halves of what fails
+    assert spent == [16, *[2] * 8, 1, 1]  # eighths of what fails
 
 
 @pytest.mark.parametrize("kind", [KeyError, KeyboardInterrupt, LogProbError])
@@ -147,6 +147,14 @@ def test_a_density_that_is_cut_where_its_mass_is_is_doubted(cut, how, generator)
     assert ("(ValueError: too large by far)" in doubt.message) == (how == "exception")
     assert not doubt.fatal
     assert target.n_invalid == counts
+
+
+def test_particles_may_have_fewer_digits_than_their_weights(generator):
+    target, _ = problem(refusing(1.0))
+    target.log_prob(points(9.0))
+    sample = normal_sample()
+    narrow = ImportanceSample(sample.particles.float(), sample.log_w)
+    assert len(cut_doubt(target, narrow, generator)) == 1
 
 
 def test_a_density_that_is_cut_far_from_its_mass_is_not(generator):
