@@ -47,7 +47,7 @@ def find(
         runs.append(Round(u, log_p - log_q))
         report("weighing", _sample(space, runs[-1]))
     samples = (_sample(space, runs[0]), _sample(space, runs[1]))
-    return Found(samples, doubts_of(explored, runs), ("mixture",))
+    return Found(samples, doubts_of(space, explored, runs, generator), ("mixture",))
 
 
 def _sample(space: Space, drawn: Round) -> ImportanceSample:

@@ -24,6 +24,8 @@ STEPS = 4
 """Steps of EM in one refit."""
 STRENGTHS = (0.3, 2.0, 20.0)
 """How many draws the simpler covariance counts as, for each dimension."""
+MANY_DIMENSIONS, MANY_COMPONENTS = 30, 60
+"""With more of these only one strength is tried, as each takes long."""
 MOST_DRAWS = 6000
 """The most draws that EM looks at."""
 LEAST = 1e-4
@@ -55,13 +57,20 @@ def refit(q: StudentMixture, u: Tensor, w: Tensor, generator: torch.Generator) -
     u, w = heavy(u, w)
     order = torch.randperm(len(u), generator=generator, device=u.device)
     halves = order.chunk(2)
-    scores = {}
-    for strength in (None, *STRENGTHS):
+    scores: dict[float | None, float] = {}
+    for strength in (None, *_strengths(q)):
         scores[strength] = 0.0
         for fitted, other in (halves, halves[::-1]):
             new = _em(q, u[fitted], w[fitted] / w[fitted].sum(), strength)
             scores[strength] += float((w[other] * new.log_prob(u[other])).sum())
     return _em(q, u, w, max(scores, key=lambda strength: scores[strength]))
+
+
+def _strengths(q: StudentMixture) -> tuple[float, ...]:
+    """Return which strengths are tried: not all where each trial takes long."""
+    if q.dim > MANY_DIMENSIONS:
+        return STRENGTHS[-1:]
+    return STRENGTHS[1:2] if len(q.means) > MANY_COMPONENTS else STRENGTHS
 
 
 def heavy(u: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
@@ -76,7 +85,7 @@ def heavy(u: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
 def _em(q: StudentMixture, u: Tensor, w: Tensor, strength: float | None) -> StudentMixture:
     """Return q after `STEPS` steps of EM; with no strength, its weights alone are new."""
     old = q.scale_trils
-    for _ in range(STEPS):
+    for _ in range(STEPS if len(q.means) <= MANY_COMPONENTS else STEPS // 2):
         delta = q.distances(u)
         rho = (q.log_components(u, delta) + q.log_weights).softmax(-1) * w.unsqueeze(-1)
         alpha = rho.sum(0)

@@ -10,6 +10,10 @@ import torch
 from torch import Tensor
 
 
+MOST_NUMBERS = 2_000_000
+"""Numbers that are held at a time."""
+
+
 @dataclass(frozen=True)
 class StudentMixture:
     """A mixture Σ_k π_k t(μ_k, L_k L_kᵀ, ν_k), normalised; ν = ∞ is a Gaussian.
@@ -53,11 +57,14 @@ class StudentMixture:
 
     def distances(self, x: Tensor) -> Tensor:
         """Return δ_k = ‖L_k⁻¹(x - μ_k)‖² of x ``(n, d)``, ``(n, K)``."""
-        columns = [
-            ((x - mean) @ whiten.mT).square().sum(-1)
-            for mean, whiten in zip(self.means, self._whiten, strict=True)
-        ]
-        return torch.stack(columns, -1)
+        n, (k, d) = len(x), self.means.shape
+        shift = (self._whiten @ self.means.unsqueeze(-1)).squeeze(-1)
+        columns, most = [], max(1, MOST_NUMBERS // max(n * d, 1))
+        for i in range(0, k, most):  # all of them at once, as far as memory allows
+            whiten = self._whiten[i : i + most].flatten(0, 1)
+            z = x @ whiten.mT - shift[i : i + most].flatten()
+            columns.append(z.unflatten(-1, (-1, d)).square_().sum(-1))
+        return torch.cat(columns, -1)
 
     def log_components(self, x: Tensor, distances: Tensor | None = None) -> Tensor:
         """Return log t(x; μ_k, L_k L_kᵀ, ν_k), WITHOUT the weights, ``(n, K)``."""
@@ -104,7 +111,9 @@ class StudentMixture:
         # A chi-squared number by way of the gamma distribution, which takes a generator.
         chi = 2 * torch._standard_gamma(nu / 2, generator=generator)
         stretch = torch.where(torch.isinf(self.freedom[k]), 1.0, (nu / chi).sqrt())
-        moved = (self.scale_trils[k] @ z.unsqueeze(-1)).squeeze(-1)
+        moved = torch.empty_like(z)
+        for j in k.unique().tolist():
+            moved[k == j] = z[k == j] @ self.scale_trils[j].mT
         return self.means[k] + stretch.unsqueeze(-1) * moved
 
     def joined(self, other: StudentMixture, share: float = 0.5) -> StudentMixture:
