@@ -2,7 +2,9 @@
 
 * `estimate_log_z` chooses and runs the methods; in `log_z`.
 * `Evidence` is what it returns: draws, log Z, and reasons to doubt them; in `evidence`.
-* `routes` improves on a fitted mixture that is a bad proposal: by maps, else by annealing.
+* `find` chooses and runs the methods: `space`, `climb`, `flows`, `explore`, `pool`, `student`,
+  `refine`, `unbend`, `warp` and `margins` have their parts.
+* `judge` has the reasons for doubt, among them the rounding noise of `noise`.
 """
 
 from steinis_lib.estimate.evidence import Evidence

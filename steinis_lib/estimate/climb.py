@@ -59,6 +59,10 @@ class Modes:
         log_det = self.scale_trils.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         return self.log_p + log_det + 0.5 * self.means.shape[-1] * math.log(2 * math.pi)
 
+    def n_heavy(self, fall: float) -> int:
+        """Return how many have a mass within so many nats of the largest."""
+        return int((self.log_mass > self.log_mass.max() - fall).sum()) if len(self.means) else 0
+
     def chosen(self, which: Tensor) -> Modes:
         """Return some of them."""
         return Modes(*(part[which] for part in vars(self).values()))

@@ -23,8 +23,11 @@ from steinis_lib.estimate.warp import Triangular, Warped
 
 EXPLORERS, WIDTHS = (32, 32, 64, 128, 256, 512), (1.0, 3.0)
 """How many climbs start, time after time, from Gaussians so many times as wide as q0."""
+SURE = 5
+"""Climbs for each known mode that must find nothing new, before no more are started."""
 MOST_MODES, MOST_NEW, FALL = 32, 100, 15.0
-"""Modes that are fitted at most, at first and later on, and nats of mass below the largest at which one is dropped."""
+"""Modes that are fitted at most, at first and later on, and nats of mass below the largest at which
+one is dropped."""
 WIDER, CLOUD = 1.1, 1.2
 """Factors on Laplace's standard deviations and on those of the ends."""
 BROAD_SHARE = 0.4
@@ -55,7 +58,7 @@ class Explored:
     pool, last
         Its pilots, and the last round of them.
     missed
-        The share of the last climbs that ended where the mixture does not explain p̄.
+        The share of the last climbs that ended where the mixture did not explain p̄.
     """
 
     q: Warped
@@ -79,9 +82,7 @@ def good(last: Round, share: float = GOOD) -> bool:
     return last.share >= share and last.pareto_k < TAIL
 
 
-def explore(
-    space: Space, generator: torch.Generator, report: Callable[[Round], None]
-) -> Explored:
+def explore(space: Space, generator: torch.Generator, report: Callable[[Round], None]) -> Explored:
     """Climb, fit and refine, until new climbs find nothing new."""
     like = space.q0.mean.double()
     ends = _climbs(space, EXPLORERS[0], generator)
@@ -94,16 +95,20 @@ def explore(
     q, pool, last = refined(
         space, q, Pool.empty(like, space.dim), generator, report, n_modes=n_modes
     )
-    if flies and not good(last):
-        if fits := flown(space, generator):
-            q = q.joined(fits, 0.5)
-            q, pool, last = refined(space, q, pool, generator, report, n_modes=n_modes)
+    if flies and not good(last) and (fits := flown(space, generator)):
+        q = q.joined(fits, 0.5)
+        q, pool, last = refined(space, q, pool, generator, report, n_modes=n_modes)
     missed = 0.0
+    counted, quiet = found.n_heavy(COUNTS), 0
     for n in EXPLORERS[1:]:
         new = unexplained(space, _climbs(space, n, generator), q, pool)
         missed = float(new.visits.sum()) / n
-        if not len(new.means):
+        quiet = 0 if len(new.means) else quiet + n
+        if quiet >= SURE * counted:
             break
+        if quiet:
+            continue
+        counted += len(new.means)
         n_modes += len(new.means)
         q = q.joined(_fits(new), NEW_SHARE)
         q, pool, last = refined(space, q, pool, generator, report, n_modes=n_modes)

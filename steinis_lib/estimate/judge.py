@@ -23,7 +23,7 @@ ENOUGH = 150
 NOISE, NOISE_FATAL = 0.03, 1.0
 """Nats of rounding noise that are flagged, and that are too much."""
 FARTHEST_RAY, OCTAVES, RAYS = 40, 8, 12
-"""Rays end 2⁴⁰ deviations away; p̄ is looked at in their last octaves; random rays beside the axes."""
+"""Rays end 2⁴⁰ deviations away; p̄ is looked at in their last octaves; rays beside the axes."""
 
 
 def doubts_of(
@@ -82,8 +82,8 @@ def few(log_w: Tensor) -> Doubt | None:
         return None
     return Doubt(
         "ess",
-        f"the weighted draws are worth {ess:.0f} independent ones, below {ENOUGH}: log Z may be off "
-        f"by {3 / math.sqrt(max(ess, 1)):.2f} nats or more; raise n_samples",
+        f"the weighted draws are worth {ess:.0f} independent ones, below {ENOUGH}: log Z may be "
+        f"off by {3 / math.sqrt(max(ess, 1)):.2f} nats or more; raise n_samples",
         3 / math.sqrt(max(ess, 1.0)),
         fatal=ess < 10,
     )
@@ -107,11 +107,12 @@ def modes(explored: Explored) -> Doubt | None:
     """Doubt that all modes were found, if the last climbs still found new ones."""
     if explored.missed == 0:
         return None
+    damage = -math.log1p(-min(explored.missed, 0.99))
     return Doubt(
         "modes",
         f"of the last climbs {explored.missed:.1%} still found new modes: log Z may be too low, by "
-        f"about {-math.log1p(-min(explored.missed, 0.99)):.2f} nats; give a q0 that covers the modes",
-        -math.log1p(-min(explored.missed, 0.99)),
+        f"about {damage:.2f} nats; give a q0 that covers the modes",
+        damage,
     )
 
 

@@ -1,4 +1,4 @@
-"""A mixture of t fitted to weighted draws: M-PMC with shrinkage, and growth where weights are large.
+"""A mixture of t fitted to weighted draws: M-PMC with shrinkage, and growth at large weights.
 
 `refit` takes steps of EM for -∫ p log q (Cappé et al. 2008; for t, with the degrees of freedom
 chosen from a few). A covariance is drawn towards a simpler one, its component's former covariance
@@ -35,7 +35,7 @@ NEW_SHARE = 0.15
 
 
 def usable(log_w: Tensor, least: float) -> Tensor:
-    """Return weights, normalised, flattened by a power just so that their ESS is `least` or more."""
+    """Return weights, normalised, flattened by a power just so that their ESS is `least`."""
     if ess_of(log_w) >= least:
         return log_w.softmax(0)
     low, high = 0.0, 1.0
@@ -106,13 +106,7 @@ def _em(q: StudentMixture, u: Tensor, w: Tensor, strength: float | None) -> Stud
 
 
 def _component(
-    u: Tensor,
-    pull: Tensor,
-    alpha: float,
-    count: float,
-    mean: Tensor,
-    old: Tensor,
-    strength: float,
+    u: Tensor, pull: Tensor, alpha: float, count: float, mean: Tensor, old: Tensor, strength: float
 ) -> tuple[Tensor, Tensor]:
     """Return mean and factor of one component from as many draws as count, drawn to what it was."""
     u, pull = u[pull > 1e-7 * alpha], pull[pull > 1e-7 * alpha]
@@ -139,9 +133,12 @@ def _cholesky(covariance: Tensor) -> Tensor:
 def _freedom(q: StudentMixture, delta: Tensor, rho: Tensor) -> Tensor:
     """Return the likeliest of `FREEDOMS` for each component, its scale held fixed."""
     fits = [
-        (rho * StudentMixture(
-            q.log_weights, q.means, q.scale_trils, torch.full_like(q.freedom, nu)
-        ).log_components(delta[:, :1], delta)).sum(0)
+        (
+            rho
+            * StudentMixture(
+                q.log_weights, q.means, q.scale_trils, torch.full_like(q.freedom, nu)
+            ).log_components(delta[:, :1], delta)
+        ).sum(0)
         for nu in FREEDOMS
     ]
     return q.freedom.new_tensor(FREEDOMS)[torch.stack(fits).argmax(0)]

@@ -9,7 +9,6 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-
 MOST_NUMBERS = 2_000_000
 """Numbers that are held at a time."""
 
@@ -129,10 +128,7 @@ class StudentMixture:
     def chosen(self, index: Tensor) -> StudentMixture:
         """Return the mixture of some components."""
         return StudentMixture(
-            self.log_weights[index],
-            self.means[index],
-            self.scale_trils[index],
-            self.freedom[index],
+            self.log_weights[index], self.means[index], self.scale_trils[index], self.freedom[index]
         )
 
     @cached_property
