@@ -33,7 +33,7 @@ class Evidence:
     warnings
         Reasons not to trust the result, in words; empty if none was seen.
     route
-        What each run's proposal was: "mixture", "maps" or "annealing".
+        What the proposal was: "mixture", or "map", a mixture behind a triangular map.
     n_evaluations
         The number of particles at which the density was evaluated, with or without a gradient.
     """
@@ -41,7 +41,7 @@ class Evidence:
     sample: ImportanceSample
     log_z_runs: Tensor
     warnings: tuple[str, ...]
-    route: tuple[str, str]
+    route: tuple[str, ...]
     n_evaluations: int
 
     @property

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from steinis_lib.estimate.climb import MANY, Ends, Modes, climb, modes
 from steinis_lib.estimate.flows import flown
-from steinis_lib.estimate.pool import Pool, Round
+from steinis_lib.estimate.pool import Pool, Round, ess_of
 from steinis_lib.estimate.refine import grown, pruned, refit, usable
 from steinis_lib.estimate.space import Space
 from steinis_lib.estimate.student import StudentMixture
@@ -104,7 +104,7 @@ def explore(space: Space, generator: torch.Generator, report: Callable[[Round], 
         new = unexplained(space, _climbs(space, n, generator), q, pool)
         missed = float(new.visits.sum()) / n
         quiet = 0 if len(new.means) else quiet + n
-        if quiet >= SURE * counted:
+        if quiet and quiet >= SURE * counted:
             break
         if quiet:
             continue
@@ -154,6 +154,8 @@ def refined(
                 break
         if i == rounds - 1:
             break
+        if not ess_of(pool.log_w):
+            continue  # p̄ is zero at all pilots: perhaps it is not at more of them
         z, log_p = pool.u, pool.log_p
         if warp is not None:
             z, log_det = warp.to_z(pool.u)
@@ -185,9 +187,9 @@ def defended(q: StudentMixture) -> StudentMixture:
 def _climbs(space: Space, n: int, generator: torch.Generator) -> Ends:
     """Return where n climbs end."""
     like = space.q0.mean.double()
-    options = {"generator": generator, "dtype": like.dtype, "device": like.device}
-    starts = [w * torch.randn(n // len(WIDTHS), space.dim, **options) for w in WIDTHS]
-    return climb(space, torch.cat(starts))
+    starts = torch.randn(n, space.dim, generator=generator, dtype=like.dtype, device=like.device)
+    widths = like.new_tensor(WIDTHS).repeat_interleave(n // len(WIDTHS))
+    return climb(space, widths.unsqueeze(-1) * starts)
 
 
 def _fits(found: Modes) -> StudentMixture:
@@ -205,10 +207,11 @@ def _first(found: Modes, ends: Tensor) -> StudentMixture:
     """Return Laplace's fits, q0 at its widths, and the cloud of all ends."""
     d = ends.shape[-1]
     eye = torch.eye(d, dtype=ends.dtype, device=ends.device)
-    spread = CLOUD * ends.std(0).clamp(min=1e-12)
-    trils = torch.stack([*(w * eye for w in WIDTHS), torch.diag(spread)])
     means = torch.zeros(3, d, dtype=ends.dtype, device=ends.device)
-    means[2] = ends.mean(0)
+    spread = torch.ones_like(means[2])
+    if len(ends) > 1:
+        means[2], spread = ends.mean(0), CLOUD * ends.std(0).clamp(min=1e-12)
+    trils = torch.stack([*(w * eye for w in WIDTHS), torch.diag(spread)])
     freedom = torch.full((3,), 8.0).to(ends)
     broad = StudentMixture(torch.zeros(3).to(ends), means, trils, freedom)
     if not len(found.means):

@@ -26,8 +26,8 @@ STRENGTHS = (0.3, 2.0, 20.0)
 """How many draws the simpler covariance counts as, for each dimension."""
 MANY_DIMENSIONS, MANY_COMPONENTS = 30, 60
 """With more of these only one strength is tried, as each takes long."""
-MOST_DRAWS = 6000
-"""The most draws that EM looks at."""
+FEWEST, MOST_DRAWS = 10, 6000
+"""Draws without which nothing is fitted, and the most that EM looks at."""
 LEAST = 1e-4
 """Components of less weight are dropped; they cost time at every draw."""
 NEW_SHARE = 0.15
@@ -55,6 +55,8 @@ def refit(q: StudentMixture, u: Tensor, w: Tensor, generator: torch.Generator) -
     half; if none does better than q with new weights alone, only the weights are new.
     """
     u, w = heavy(u, w)
+    if len(u) < FEWEST:
+        return q
     order = torch.randperm(len(u), generator=generator, device=u.device)
     halves = order.chunk(2)
     scores: dict[float | None, float] = {}

@@ -103,9 +103,8 @@ class StudentMixture:
     def sample(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
         """Draw ``(n, d)`` independent particles for ``shape = (n,)``."""
         like = self.means
-        options = {"generator": generator, "dtype": like.dtype, "device": like.device}
         k = torch.multinomial(self.log_weights.exp(), shape[0], True, generator=generator)
-        z = torch.randn(*shape, self.dim, **options)
+        z = torch.randn(*shape, self.dim, generator=generator, dtype=like.dtype, device=like.device)
         nu = self._finite_freedom[k]
         # A chi-squared number by way of the gamma distribution, which takes a generator.
         chi = 2 * torch._standard_gamma(nu / 2, generator=generator)
