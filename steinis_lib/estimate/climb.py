@@ -28,6 +28,8 @@ PROBE, WIDEST = 0.2, 10.0
 what BFGS believes, in one
 of `LOOKS` looks; and how often a climb is taken up again from there."""
 LOOKS, POLISHINGS = 6, 3
+MANY = 30
+"""In more dimensions than that, Laplace's covariance is costly, and is not tried at bad places."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,14 @@ class Modes:
         """Laplace's log ∫ p̄ around each, ``(K,)``."""
         log_det = self.scale_trils.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         return self.log_p + log_det + 0.5 * self.means.shape[-1] * math.log(2 * math.pi)
+
+    def n_heavy(self, fall: float) -> int:
+        """Return how many have a mass within so many nats of the largest."""
+        return int((self.log_mass > self.log_mass.max() - fall).sum()) if len(self.means) else 0
+
+    def chosen(self, which: Tensor) -> Modes:
+        """Return some of them."""
+        return Modes(*(part[which] for part in vars(self).values()))
 
 
 def climb(space: Space, x: Tensor, inverse: Tensor | None = None) -> Ends:
@@ -138,6 +148,8 @@ def modes(space: Space, ends: Ends, most: int, fall: float) -> Modes:
     """Return the distinct ends, highest first, that are within `fall` nats of the largest mass."""
     found: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
     left = torch.isfinite(ends.log_p)
+    if space.dim > MANY:
+        left &= ends.converged
     for _ in range(2 * most):
         if not bool(left.any()) or len(found) == most:
             break
@@ -152,8 +164,7 @@ def modes(space: Space, ends: Ends, most: int, fall: float) -> Modes:
     if not found:
         return Modes(ends.x[:0], like.new_zeros(0, d, d), like[:0], left[:0].long())
     all_modes = Modes(*(torch.stack(part) for part in zip(*found, strict=True)))
-    kept = all_modes.log_mass > all_modes.log_mass.max() - fall
-    return Modes(*(part[kept] for part in vars(all_modes).values()))
+    return all_modes.chosen(all_modes.log_mass > all_modes.log_mass.max() - fall)
 
 
 def _polished(space: Space, ends: Ends, i: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -162,14 +173,18 @@ def _polished(space: Space, ends: Ends, i: int) -> tuple[Tensor, Tensor, Tensor]
     A climb that found no end is left where it is.
     """
     x, log_p = ends.x[i], ends.log_p[i]
-    tril = laplace(space, x, ends.inverse[i], LOOKS if bool(ends.converged[i]) else 1)
-    for _ in range(POLISHINGS if bool(ends.converged[i]) else 0):
+    high = space.dim > MANY
+    looks, polishings = (LOOKS // 3, 1) if high else (LOOKS, POLISHINGS)
+    if not bool(ends.converged[i]):
+        looks, polishings = 1, 0
+    tril = laplace(space, x, ends.inverse[i], looks)
+    for _ in range(polishings):
         end = climb(space, x[None], (tril @ tril.mT)[None])
         moved = not bool(_near(0.2 * tril, (end.x[0] - x)[None]))
         x, log_p = end.x[0], end.log_p[0]
         if not moved:
             break
-        tril = laplace(space, x, tril @ tril.mT, LOOKS)
+        tril = laplace(space, x, tril @ tril.mT, looks)
     return x, log_p, tril
 
 

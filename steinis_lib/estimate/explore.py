@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from steinis_lib.estimate.climb import Modes, climb, modes
-from steinis_lib.estimate.pool import Pool, Round
+from steinis_lib.estimate.climb import MANY, Ends, Modes, climb, modes
+from steinis_lib.estimate.flows import flown
+from steinis_lib.estimate.pool import Pool, Round, ess_of
 from steinis_lib.estimate.refine import grown, pruned, refit, usable
 from steinis_lib.estimate.space import Space
 from steinis_lib.estimate.student import StudentMixture
@@ -22,21 +23,27 @@ from steinis_lib.estimate.warp import Triangular, Warped
 
 EXPLORERS, WIDTHS = (32, 32, 64, 128, 256, 512), (1.0, 3.0)
 """How many climbs start, time after time, from Gaussians so many times as wide as q0."""
-MOST_MODES, FALL = 300, 15.0
-"""Modes that are fitted at most, and nats of mass below the largest at which one is dropped."""
+SURE = 5
+"""Climbs for each known mode that must find nothing new, before no more are started."""
+MOST_MODES, MOST_NEW, FALL = 32, 100, 15.0
+"""Modes that are fitted at most, at first and later on, and nats of mass below the largest at which
+one is dropped."""
 WIDER, CLOUD = 1.1, 1.2
 """Factors on Laplace's standard deviations and on those of the ends."""
 BROAD_SHARE = 0.4
 """The weight of all broad components in the first round."""
-COUNTS = 5.0
-"""Modes whose mass is so many nats below log Ẑ do not count as missed."""
+MARGIN, COUNTS, NEW_SHARE = 0.5, 5.0, 0.3
+"""p̄/q must be so many nats larger than at any pilot to be news; modes whose mass is so many nats
+below log Ẑ do not count as missed; the share of new modes, before the next refit."""
 ROUNDS, FEWEST, GROWTH = 6, 3, 1.4
 """The most and fewest rounds of pilots; a round has so many times the draws of the last one."""
-GOOD, TAIL = 0.5, 0.7
-"""With that effective share of the draws, and that k̂, rounds end."""
+GOOD, TAIL, VERIFYING = 0.4, 0.7, 2000
+"""With that effective share of the draws, and that k̂, rounds end, if so many more draws agree."""
+FLOW_FROM, MOST_FLOWN = 6, 20
+"""From so many dimensions on, a Gaussian flow is tried, too, unless there are many modes."""
 NEW = 3
 """New components in a round at most."""
-DEFENCE, DEFENCE_WIDER, DEFENCE_FREEDOM = 0.05, 1.5, 2.0
+DEFENCE, DEFENCE_WIDER, DEFENCE_FREEDOM = 0.05, 1.5, 1.0
 """The weight of a component that covers all others, its width, and its degrees of freedom."""
 
 
@@ -51,7 +58,7 @@ class Explored:
     pool, last
         Its pilots, and the last round of them.
     missed
-        The share of the last climbs that ended where the mixture does not explain p̄.
+        The share of the last climbs that ended where the mixture did not explain p̄.
     """
 
     q: Warped
@@ -75,39 +82,47 @@ def good(last: Round, share: float = GOOD) -> bool:
     return last.share >= share and last.pareto_k < TAIL
 
 
-def explore(
-    space: Space, generator: torch.Generator, report: Callable[[Round], None]
-) -> Explored:
+def explore(space: Space, generator: torch.Generator, report: Callable[[Round], None]) -> Explored:
     """Climb, fit and refine, until new climbs find nothing new."""
     like = space.q0.mean.double()
-    found, ends = _climbs(space, EXPLORERS[0], generator)
-    q = _first(found, ends)
+    ends = _climbs(space, EXPLORERS[0], generator)
+    found = modes(space, ends, MOST_MODES, FALL)
+    q = _first(found, ends.x[torch.isfinite(ends.log_p)])
+    flies = space.dim >= FLOW_FROM and len(found.means) < MOST_FLOWN
+    if flies and space.dim > MANY and (fits := flown(space, generator)):
+        q, flies = q.joined(fits, 0.5), False
     n_modes = len(found.means)
     q, pool, last = refined(
         space, q, Pool.empty(like, space.dim), generator, report, n_modes=n_modes
     )
+    if flies and not good(last) and (fits := flown(space, generator)):
+        q = q.joined(fits, 0.5)
+        q, pool, last = refined(space, q, pool, generator, report, n_modes=n_modes)
     missed = 0.0
+    counted, quiet = found.n_heavy(COUNTS), 0
     for n in EXPLORERS[1:]:
-        found, _ = _climbs(space, n, generator)
-        new = unexplained(found, q, pool)
-        missed = float(found.visits[new].sum()) / n
-        if not bool(new.any()):
+        new = unexplained(space, _climbs(space, n, generator), q, pool)
+        missed = float(new.visits.sum()) / n
+        quiet = 0 if len(new.means) else quiet + n
+        if quiet and quiet >= SURE * counted:
             break
-        mass = found.log_mass[new]
-        fits = _fits(found, new)
-        n_modes += int(new.sum())
-        share = float((mass.logsumexp(0) - torch.logaddexp(mass.logsumexp(0), mass.new_tensor(last.log_z))).exp())
-        q = q.joined(fits, min(max(share, 0.1), 0.8))
+        if quiet:
+            continue
+        counted += len(new.means)
+        n_modes += len(new.means)
+        q = q.joined(_fits(new), NEW_SHARE)
         q, pool, last = refined(space, q, pool, generator, report, n_modes=n_modes)
     return Explored(Warped(q), pool, last, missed)
 
 
-def unexplained(found: Modes, q: StudentMixture, pool: Pool) -> Tensor:
-    """Say which modes hold mass that counts where p̄/q is larger than at any pilot, ``(K,)``."""
+def unexplained(space: Space, ends: Ends, q: StudentMixture, pool: Pool) -> Modes:
+    """Return modes with mass that counts where p̄/q is larger than at any pilot."""
     log_w = pool.log_p - q.log_prob(pool.u)
     log_z = pool.log_w.logsumexp(0) - math.log(len(pool.log_w))
-    above = found.log_p - q.log_prob(found.means) > log_w.max()
-    return above & (found.log_mass > log_z - COUNTS)
+    above = ends.log_p - q.log_prob(ends.x) > log_w.max() + MARGIN
+    outside = Ends(*(part[above] for part in vars(ends).values()))
+    found = modes(space, outside, MOST_NEW, FALL)
+    return found.chosen(found.log_mass > log_z - COUNTS)
 
 
 def refined(
@@ -126,13 +141,21 @@ def refined(
 
     The mixture is one of T⁻¹(u) for the map T = `warp`.
     """
+    rounds = rounds if space.dim <= MANY else min(rounds, FEWEST + 1)
     least, most = 20.0 + 4 * space.dim, most_components(space.dim, n_modes)
     for i in range(rounds):
         n = int(more * n_pilots(space.dim) * GROWTH ** max(i - 2, 0))
         pool, last = pool.drawn(space, Warped(q, warp), n, generator)
         report(last)
-        if (i + 1 >= FEWEST and good(last)) or i == rounds - 1:
+        if i + 1 >= min(FEWEST, rounds) and good(last):
+            pool, last = pool.drawn(space, Warped(q, warp), VERIFYING, generator)
+            report(last)
+            if good(last):
+                break
+        if i == rounds - 1:
             break
+        if not ess_of(pool.log_w):
+            continue  # p̄ is zero at all pilots: perhaps it is not at more of them
         z, log_p = pool.u, pool.log_p
         if warp is not None:
             z, log_det = warp.to_z(pool.u)
@@ -140,7 +163,7 @@ def refined(
         w = usable(pool.log_w, least)
         fine = torch.isfinite(z).all(-1)
         z, log_p, w = z[fine], log_p[fine], w[fine]
-        if last.share < GOOD / 2:
+        if last.share < GOOD / 2 and space.dim <= MANY:
             q = grown(q, z, log_p, NEW)
         q = defended(pruned(refit(q, z, w, generator), most))
     return q, pool, last
@@ -161,22 +184,21 @@ def defended(q: StudentMixture) -> StudentMixture:
     return q.joined(StudentMixture(share.new_zeros(1), mean[None], tril[None], freedom), DEFENCE)
 
 
-def _climbs(space: Space, n: int, generator: torch.Generator) -> tuple[Modes, Tensor]:
-    """Return the modes that n climbs find, and all their ends."""
+def _climbs(space: Space, n: int, generator: torch.Generator) -> Ends:
+    """Return where n climbs end."""
     like = space.q0.mean.double()
-    options = {"generator": generator, "dtype": like.dtype, "device": like.device}
-    starts = [w * torch.randn(n // len(WIDTHS), space.dim, **options) for w in WIDTHS]
-    ends = climb(space, torch.cat(starts))
-    return modes(space, ends, MOST_MODES, FALL), ends.x[torch.isfinite(ends.log_p)]
+    starts = torch.randn(n, space.dim, generator=generator, dtype=like.dtype, device=like.device)
+    widths = like.new_tensor(WIDTHS).repeat_interleave(n // len(WIDTHS))
+    return climb(space, widths.unsqueeze(-1) * starts)
 
 
-def _fits(found: Modes, chosen: Tensor) -> StudentMixture:
-    """Return Laplace's fits at some modes."""
-    mass = found.log_mass[chosen]
+def _fits(found: Modes) -> StudentMixture:
+    """Return Laplace's fits at modes."""
+    mass = found.log_mass
     return StudentMixture(
         mass.clamp(min=float(mass.max()) - 5),
-        found.means[chosen],
-        WIDER * found.scale_trils[chosen],
+        found.means,
+        WIDER * found.scale_trils,
         torch.full_like(mass, 16.0),
     )
 
@@ -185,12 +207,13 @@ def _first(found: Modes, ends: Tensor) -> StudentMixture:
     """Return Laplace's fits, q0 at its widths, and the cloud of all ends."""
     d = ends.shape[-1]
     eye = torch.eye(d, dtype=ends.dtype, device=ends.device)
-    spread = CLOUD * ends.std(0).clamp(min=1e-12)
-    trils = torch.stack([*(w * eye for w in WIDTHS), torch.diag(spread)])
     means = torch.zeros(3, d, dtype=ends.dtype, device=ends.device)
-    means[2] = ends.mean(0)
+    spread = torch.ones_like(means[2])
+    if len(ends) > 1:
+        means[2], spread = ends.mean(0), CLOUD * ends.std(0).clamp(min=1e-12)
+    trils = torch.stack([*(w * eye for w in WIDTHS), torch.diag(spread)])
     freedom = torch.full((3,), 8.0).to(ends)
     broad = StudentMixture(torch.zeros(3).to(ends), means, trils, freedom)
     if not len(found.means):
         return broad
-    return _fits(found, torch.ones_like(found.log_p, dtype=torch.bool)).joined(broad, BROAD_SHARE)
+    return _fits(found).joined(broad, BROAD_SHARE)

@@ -51,11 +51,10 @@ class Margins:
         optimiser = torch.optim.LBFGS([parameters], max_iter=STEPS, line_search_fn="strong_wolfe")
 
         def loss() -> Tensor:
-            optimiser.zero_grad()
             z, slope = cls.of(parameters).to_z(r)
             value = (w @ (0.5 * z.square().clamp(max=100.0) - slope)).sum()
             value = value + ridge * parameters.square().sum()
-            value.backward()
+            (parameters.grad,) = torch.autograd.grad(value, parameters)
             return value
 
         with torch.enable_grad():

@@ -1,4 +1,4 @@
-"""A mixture of t fitted to weighted draws: M-PMC with shrinkage, and growth where weights are large.
+"""A mixture of t fitted to weighted draws: M-PMC with shrinkage, and growth at large weights.
 
 `refit` takes steps of EM for -∫ p log q (Cappé et al. 2008; for t, with the degrees of freedom
 chosen from a few). A covariance is drawn towards a simpler one, its component's former covariance
@@ -24,8 +24,10 @@ STEPS = 4
 """Steps of EM in one refit."""
 STRENGTHS = (0.3, 2.0, 20.0)
 """How many draws the simpler covariance counts as, for each dimension."""
-MOST_DRAWS = 6000
-"""The most draws that EM looks at."""
+MANY_DIMENSIONS, MANY_COMPONENTS = 30, 60
+"""With more of these only one strength is tried, as each takes long."""
+FEWEST, MOST_DRAWS = 10, 6000
+"""Draws without which nothing is fitted, and the most that EM looks at."""
 LEAST = 1e-4
 """Components of less weight are dropped; they cost time at every draw."""
 NEW_SHARE = 0.15
@@ -33,7 +35,7 @@ NEW_SHARE = 0.15
 
 
 def usable(log_w: Tensor, least: float) -> Tensor:
-    """Return weights, normalised, flattened by a power just so that their ESS is `least` or more."""
+    """Return weights, normalised, flattened by a power just so that their ESS is `least`."""
     if ess_of(log_w) >= least:
         return log_w.softmax(0)
     low, high = 0.0, 1.0
@@ -53,15 +55,24 @@ def refit(q: StudentMixture, u: Tensor, w: Tensor, generator: torch.Generator) -
     half; if none does better than q with new weights alone, only the weights are new.
     """
     u, w = heavy(u, w)
+    if len(u) < FEWEST:
+        return q
     order = torch.randperm(len(u), generator=generator, device=u.device)
     halves = order.chunk(2)
-    scores = {}
-    for strength in (None, *STRENGTHS):
+    scores: dict[float | None, float] = {}
+    for strength in (None, *_strengths(q)):
         scores[strength] = 0.0
         for fitted, other in (halves, halves[::-1]):
             new = _em(q, u[fitted], w[fitted] / w[fitted].sum(), strength)
             scores[strength] += float((w[other] * new.log_prob(u[other])).sum())
     return _em(q, u, w, max(scores, key=lambda strength: scores[strength]))
+
+
+def _strengths(q: StudentMixture) -> tuple[float, ...]:
+    """Return which strengths are tried: not all where each trial takes long."""
+    if q.dim > MANY_DIMENSIONS:
+        return STRENGTHS[-1:]
+    return STRENGTHS[1:2] if len(q.means) > MANY_COMPONENTS else STRENGTHS
 
 
 def heavy(u: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
@@ -76,7 +87,7 @@ def heavy(u: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
 def _em(q: StudentMixture, u: Tensor, w: Tensor, strength: float | None) -> StudentMixture:
     """Return q after `STEPS` steps of EM; with no strength, its weights alone are new."""
     old = q.scale_trils
-    for _ in range(STEPS):
+    for _ in range(STEPS if len(q.means) <= MANY_COMPONENTS else STEPS // 2):
         delta = q.distances(u)
         rho = (q.log_components(u, delta) + q.log_weights).softmax(-1) * w.unsqueeze(-1)
         alpha = rho.sum(0)
@@ -97,13 +108,7 @@ def _em(q: StudentMixture, u: Tensor, w: Tensor, strength: float | None) -> Stud
 
 
 def _component(
-    u: Tensor,
-    pull: Tensor,
-    alpha: float,
-    count: float,
-    mean: Tensor,
-    old: Tensor,
-    strength: float,
+    u: Tensor, pull: Tensor, alpha: float, count: float, mean: Tensor, old: Tensor, strength: float
 ) -> tuple[Tensor, Tensor]:
     """Return mean and factor of one component from as many draws as count, drawn to what it was."""
     u, pull = u[pull > 1e-7 * alpha], pull[pull > 1e-7 * alpha]
@@ -130,9 +135,12 @@ def _cholesky(covariance: Tensor) -> Tensor:
 def _freedom(q: StudentMixture, delta: Tensor, rho: Tensor) -> Tensor:
     """Return the likeliest of `FREEDOMS` for each component, its scale held fixed."""
     fits = [
-        (rho * StudentMixture(
-            q.log_weights, q.means, q.scale_trils, torch.full_like(q.freedom, nu)
-        ).log_components(delta[:, :1], delta)).sum(0)
+        (
+            rho
+            * StudentMixture(
+                q.log_weights, q.means, q.scale_trils, torch.full_like(q.freedom, nu)
+            ).log_components(delta[:, :1], delta)
+        ).sum(0)
         for nu in FREEDOMS
     ]
     return q.freedom.new_tensor(FREEDOMS)[torch.stack(fits).argmax(0)]

@@ -9,6 +9,9 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+MOST_NUMBERS = 2_000_000
+"""Numbers that are held at a time."""
+
 
 @dataclass(frozen=True)
 class StudentMixture:
@@ -53,11 +56,14 @@ class StudentMixture:
 
     def distances(self, x: Tensor) -> Tensor:
         """Return δ_k = ‖L_k⁻¹(x - μ_k)‖² of x ``(n, d)``, ``(n, K)``."""
-        columns = [
-            ((x - mean) @ whiten.mT).square().sum(-1)
-            for mean, whiten in zip(self.means, self._whiten, strict=True)
-        ]
-        return torch.stack(columns, -1)
+        n, (k, d) = len(x), self.means.shape
+        shift = (self._whiten @ self.means.unsqueeze(-1)).squeeze(-1)
+        columns, most = [], max(1, MOST_NUMBERS // max(n * d, 1))
+        for i in range(0, k, most):  # all of them at once, as far as memory allows
+            whiten = self._whiten[i : i + most].flatten(0, 1)
+            z = x @ whiten.mT - shift[i : i + most].flatten()
+            columns.append(z.unflatten(-1, (-1, d)).square_().sum(-1))
+        return torch.cat(columns, -1)
 
     def log_components(self, x: Tensor, distances: Tensor | None = None) -> Tensor:
         """Return log t(x; μ_k, L_k L_kᵀ, ν_k), WITHOUT the weights, ``(n, K)``."""
@@ -97,14 +103,15 @@ class StudentMixture:
     def sample(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
         """Draw ``(n, d)`` independent particles for ``shape = (n,)``."""
         like = self.means
-        options = {"generator": generator, "dtype": like.dtype, "device": like.device}
         k = torch.multinomial(self.log_weights.exp(), shape[0], True, generator=generator)
-        z = torch.randn(*shape, self.dim, **options)
+        z = torch.randn(*shape, self.dim, generator=generator, dtype=like.dtype, device=like.device)
         nu = self._finite_freedom[k]
         # A chi-squared number by way of the gamma distribution, which takes a generator.
         chi = 2 * torch._standard_gamma(nu / 2, generator=generator)
         stretch = torch.where(torch.isinf(self.freedom[k]), 1.0, (nu / chi).sqrt())
-        moved = (self.scale_trils[k] @ z.unsqueeze(-1)).squeeze(-1)
+        moved = torch.empty_like(z)
+        for j in k.unique().tolist():
+            moved[k == j] = z[k == j] @ self.scale_trils[j].mT
         return self.means[k] + stretch.unsqueeze(-1) * moved
 
     def joined(self, other: StudentMixture, share: float = 0.5) -> StudentMixture:
@@ -120,10 +127,7 @@ class StudentMixture:
     def chosen(self, index: Tensor) -> StudentMixture:
         """Return the mixture of some components."""
         return StudentMixture(
-            self.log_weights[index],
-            self.means[index],
-            self.scale_trils[index],
-            self.freedom[index],
+            self.log_weights[index], self.means[index], self.scale_trils[index], self.freedom[index]
         )
 
     @cached_property

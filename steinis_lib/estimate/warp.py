@@ -12,7 +12,6 @@ Coordinates that decide over the mean and width of others come first (`driving_o
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -101,9 +100,7 @@ def fitted(u: Tensor, w: Tensor) -> Triangular:
         bent = torch.arange(1 + d, 1 + d + min(i, DRIVERS))
         columns = torch.cat([torch.arange(1 + i), bent])
         log_columns = torch.cat([torch.arange(1 + min(i, DRIVERS)), bent])
-        m, c = _conditional(
-            y[:, i], terms[:, columns], terms[:, log_columns], w, n_eff, 1 + i
-        )
+        m, c = _conditional(y[:, i], terms[:, columns], terms[:, log_columns], w, n_eff, 1 + i)
         means[i, columns], logs[i, log_columns] = m, c
     residuals = (y - terms @ means.mT) * (-_bounded(terms @ logs.mT)).exp()
     return Triangular(order, shift[order], scale[order], means, logs, Margins.fitted(residuals, w))
@@ -112,7 +109,7 @@ def fitted(u: Tensor, w: Tensor) -> Triangular:
 def _conditional(
     y: Tensor, terms: Tensor, log_terms: Tensor, w: Tensor, n_eff: float, n_linear: int
 ) -> tuple[Tensor, Tensor]:
-    """Return coefficients of mean and log-deviation of y given terms, by likelihood with a ridge."""
+    """Return coefficients of mean and log-deviation of y given terms: likelihood and ridge."""
     ridge = terms.new_full(terms.shape[-1:], BENT / n_eff)
     ridge[:n_linear] = LINEAR / n_eff
     ridge[0] = 1e-9
@@ -146,7 +143,9 @@ def driving_order(y: Tensor, w: Tensor) -> Tensor:
     for j in range(d):
         basis = torch.stack([torch.ones_like(y[:, j]), y[:, j], y[:, j].square()], -1)
         line, curve = (
-            y - basis[:, :k] @ torch.linalg.lstsq(
+            y
+            - basis[:, :k]
+            @ torch.linalg.lstsq(
                 (basis[:, :k] * w.sqrt().unsqueeze(-1)), y * w.sqrt().unsqueeze(-1)
             ).solution
             for k in (2, 3)
