@@ -10,11 +10,16 @@ There are three variants. The paper does not say which one it used:
 * "unadjusted": always move and leave the weight alone. BIASED: the kernel does not leave f_β
   invariant, and Ẑ misses Z by O(ε), however many particles there are.
 
+The proposal is one leapfrog step of size √(2ε) from the velocity ξ. It ends with the velocity
+ξ' = ξ + √(ε/2) (s(x) + s(x')), and the step back from x' to x takes the noise -ξ'. So
+K(x' → x)/K(x → x') is exp((‖ξ‖² - ‖ξ'‖²)/2), and a is exp(H - H') of `log_metropolis_ratio`.
+
 Each way costs one evaluation of p̄ with its score for each particle and transition.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -27,8 +32,10 @@ from steinis_lib.baselines.annealing import (
     AnnealedState,
     check_fixed_step,
     per_problem,
+    rounded,
 )
-from steinis_lib.baselines.geometric_path import Evaluated, choose
+from steinis_lib.baselines.geometric_path import choose
+from steinis_lib.baselines.hamiltonian import leapfrog, log_metropolis_ratio, propose
 from steinis_lib.core.generators import fork, resume
 
 Langevin = Literal["metropolis", "kernel-ratio", "unadjusted"]
@@ -87,24 +94,22 @@ class AIS(Annealed[AnnealedState]):
             If a particle of "kernel-ratio" or "unadjusted" meets such a hole, naming it.
         """
         before, beta = self.betas(state)
-        x, s = state.particles, state.score(beta)
-        epsilon = per_problem(self.step_size, x)
-        generator = resume(state.rng, x.device)
+        x, generator = state.particles, resume(state.rng, state.particles.device)
         xi = torch.randn(x.shape, generator=generator, dtype=x.dtype, device=x.device)
         log_u = torch.rand(x.shape[:-1], generator=generator, dtype=x.dtype, device=x.device).log()
 
-        log_w = state.log_w + (beta - before) * (state.log_p - state.log_q0)
-        e = epsilon[..., None, None]
-        proposal = self.path.evaluate(x + e * s + (2 * e).sqrt() * xi)
-        log_a = log_metropolis_ratio(state, proposal, beta, e, xi)
-        possible = proposal.is_finite()
+        log_w = torch.add(state.log_w, state.log_p - state.log_q0, alpha=beta - before)
+        number, epsilon = rounded(self.step_size), per_problem(self.step_size, x)
+        step = (2 * epsilon).sqrt() if isinstance(number, Tensor) else math.sqrt(2 * number)
         if self.langevin == "metropolis":
-            accept = possible & (log_u < log_a)
+            accept, proposal, _ = propose(self.path, state, xi, log_u, beta, step, 1)
         else:
-            accept = possible
-            _refuse_holes(log_w, possible)
-            gain = log_a if self.langevin == "kernel-ratio" else torch.zeros_like(log_a)
-            log_w = torch.where(possible, log_w + gain, -torch.inf)
+            proposal, xi_end = leapfrog(self.path, state, xi, beta, step, 1)
+            accept = proposal.is_finite()
+            _refuse_holes(log_w, accept)
+            if self.langevin == "kernel-ratio":
+                log_w = log_w + log_metropolis_ratio(state, proposal, xi, xi_end, beta)
+            log_w = torch.where(accept, log_w, -torch.inf)
 
         new = AnnealedState(
             **vars(choose(accept, proposal, state)),
@@ -112,7 +117,7 @@ class AIS(Annealed[AnnealedState]):
             transition=state.transition + 1,
             rng=generator.get_state(),
         )
-        return new, AnnealedInfo(beta, epsilon, accept.to(x).mean(-1))
+        return new, AnnealedInfo(beta, epsilon, accept.mean(-1, dtype=x.dtype))
 
     def n_evaluations(self, n_transitions: int | None = None) -> int:
         """Return how many particles of a problem p̄ and its score are asked for at.
@@ -121,19 +126,6 @@ class AIS(Annealed[AnnealedState]):
         """
         n = len(self.schedule) - 1 if n_transitions is None else n_transitions
         return self.n_particles * (n + 1)
-
-
-def log_metropolis_ratio(
-    old: Evaluated, new: Evaluated, beta: float, epsilon: Tensor, xi: Tensor
-) -> Tensor:
-    """Return log [f(x') K(x' → x) / (f(x) K(x → x'))], ``(*batch, n)``.
-
-    The step back from x' to x takes the noise ξ' = -(ξ + √(ε/2) (s + s')), and K(x' → x)/K(x → x')
-    is exp((‖ξ‖² - ‖ξ'‖²)/2). `epsilon` is ``(*batch, 1, 1)``.
-    """
-    xi_back = xi + (epsilon / 2).sqrt() * (old.score(beta) + new.score(beta))
-    kernels = 0.5 * (xi.square() - xi_back.square()).sum(-1)
-    return new.log_prob(beta) - old.log_prob(beta) + kernels
 
 
 def _refuse_holes(log_w: Tensor, possible: Tensor) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
+from functools import cache, cached_property
 from typing import TypeVar
 
 import torch
@@ -63,9 +64,27 @@ class AnnealedInfo:
     acceptance: Tensor
 
 
+def rounded(step_size: float | Tensor) -> float | Tensor:
+    """Return a number as PyTorch's default dtype has it, and a tensor as it is.
+
+    So a number gives the same results as ``torch.tensor(number)``.
+    """
+    if isinstance(step_size, Tensor):
+        return step_size
+    return _rounded(float(step_size), torch.get_default_dtype())
+
+
+@cache
+def _rounded(number: float, dtype: torch.dtype) -> float:
+    return torch.tensor(number, dtype=dtype).item()
+
+
 def per_problem(step_size: float | Tensor, particles: Tensor) -> Tensor:
     """Return ε of shape ``(*batch,)`` for particles ``(*batch, n, d)``."""
-    values, batch = torch.as_tensor(step_size).to(particles), particles.shape[:-2]
+    values, batch = rounded(step_size), particles.shape[:-2]
+    if isinstance(values, float):
+        return particles.new_full(batch, values)
+    values = values.to(particles)
     if values.ndim and values.shape != batch:
         raise ValueError(
             f"step_size must be a number or (*batch,) = {tuple(batch)}, got {tuple(values.shape)}"
@@ -118,17 +137,20 @@ class Annealed(Algorithm[S, AnnealedInfo]):
         check_at_least(self.n_particles, 2, "n_particles")
         check_schedule(self.schedule)
 
-    @property
+    @cached_property
     def path(self) -> GeometricPath:
         """The geometric path from q_0 to p̄."""
         return GeometricPath(self.q0, self.target)
 
     def betas(self, state: S) -> tuple[float, float]:
         """Return β_{t-1} and β_t of the coming transition."""
-        self._left(state, 1)
         t = int(state.transition)
-        before, beta = self.schedule[t : t + 2].tolist()
-        return before, beta
+        self._left(t, 1)
+        return self._betas[t], self._betas[t + 1]
+
+    @cached_property
+    def _betas(self) -> list[float]:
+        return self.schedule.tolist()
 
     def run(
         self,
@@ -144,7 +166,7 @@ class Annealed(Algorithm[S, AnnealedInfo]):
         ValueError
             If fewer remain.
         """
-        return super().run(state, self._left(state, n_transitions), on_step=on_step)
+        return super().run(state, self._left(int(state.transition), n_transitions), on_step=on_step)
 
     def importance_sample(self, state: S) -> ImportanceSample:
         """Return the particles of a complete run with their weights.
@@ -154,17 +176,18 @@ class Annealed(Algorithm[S, AnnealedInfo]):
         ValueError
             If the run has not reached β = 1: until then the weights are not those of p̄.
         """
-        if left := self._left(state):
-            beta = float(self.schedule[int(state.transition)])
+        t = int(state.transition)
+        if left := self._left(t):
             raise ValueError(
-                f"the weights are those of p̄ only at β = 1: the run is at β = {beta:.4g} with "
+                "the weights are those of p̄ only at β = 1: the run is at "
+                f"β = {self._betas[t]:.4g} with "
                 f"{left} transitions to go; complete it with run(state)"
             )
         return ImportanceSample(state.particles, state.log_w)
 
-    def _left(self, state: S, wanted: int | None = None) -> int:
-        """Return `wanted`, or by default all transitions that remain; refuse more than remain."""
-        left = len(self.schedule) - 1 - int(state.transition)
+    def _left(self, t: int, wanted: int | None = None) -> int:
+        """Return `wanted`, or by default all transitions after t; refuse more than these."""
+        left = len(self.schedule) - 1 - t
         if wanted is not None and not 0 <= wanted <= left:
             raise ValueError(
                 f"{wanted} transitions asked for, but {left} of the schedule's "

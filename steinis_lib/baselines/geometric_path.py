@@ -57,26 +57,36 @@ class Evaluated:
 
     def log_prob(self, beta: float) -> Tensor:
         """Return log f_β, ``(*batch, n)``."""
-        return (1 - beta) * self.log_q0 + beta * self.log_p
+        return torch.add((1 - beta) * self.log_q0, self.log_p, alpha=beta)
 
     def score(self, beta: float) -> Tensor:
         """Return ∇ log f_β, ``(*batch, n, d)``."""
-        return (1 - beta) * self.score_q0 + beta * self.score_p
+        return _between(self.score_q0, self.score_p, beta)
 
     def is_finite(self) -> Tensor:
         """Say for which particles every number is finite, ``(*batch, n)``."""
         total = (self.particles + self.score_q0 + self.score_p).sum(-1) + self.log_q0 + self.log_p
-        return torch.isfinite(total)  # as a sum with a NaN or an infinity is not finite
+        return total.abs() < torch.inf  # as a sum with a NaN or an infinity is not finite
+
+
+def _between(one: Tensor, other: Tensor, beta: float) -> Tensor:
+    """Return (1 - β) `one` + β `other`: in one operation, if both have the same dtype."""
+    if one.dtype != other.dtype:
+        return (1 - beta) * one + beta * other
+    return torch.lerp(one, other, beta)
 
 
 def choose(take_new: Tensor, new: Evaluated, old: Evaluated) -> Evaluated:
     """Return `new` where `take_new` ``(*batch, n)`` is True, else `old`."""
 
-    def chosen(name: str) -> Tensor:
-        a, b = getattr(new, name), getattr(old, name)
-        return torch.where(take_new.unsqueeze(-1) if a.ndim > take_new.ndim else take_new, a, b)
-
-    return Evaluated(**{name: chosen(name) for name in Evaluated.__dataclass_fields__})
+    row = take_new.unsqueeze(-1)
+    return Evaluated(
+        torch.where(row, new.particles, old.particles),
+        torch.where(take_new, new.log_q0, old.log_q0),
+        torch.where(row, new.score_q0, old.score_q0),
+        torch.where(take_new, new.log_p, old.log_p),
+        torch.where(row, new.score_p, old.score_p),
+    )
 
 
 @dataclass(frozen=True)
@@ -108,7 +118,7 @@ class GeometricPath:
 
     def score(self, x: Tensor, beta: float) -> Tensor:
         """Return ∇ log f_β at particles ``(*batch, n, d)``; no density is asked for."""
-        return (1 - beta) * self.q0.score(x) + beta * self.target.score(x)
+        return _between(self.q0.score(x), self.target.score(x), beta)
 
     def draw(
         self, n_particles: int, generator: torch.Generator, batch_shape: tuple[int, ...]

@@ -34,6 +34,7 @@ from steinis_lib.baselines.annealing import (
     AnnealedState,
     check_fixed_step,
     per_problem,
+    rounded,
 )
 from steinis_lib.baselines.geometric_path import choose
 from steinis_lib.baselines.hamiltonian import propose
@@ -102,13 +103,20 @@ class HAIS(Annealed[HAISState]):
         xi = torch.randn(x.shape, generator=generator, dtype=x.dtype, device=x.device)
         log_u = torch.rand(x.shape[:-1], generator=generator, dtype=x.dtype, device=x.device).log()
 
-        log_w = state.log_w + (beta - before) * (state.log_p - state.log_q0)
+        log_w = torch.add(state.log_w, state.log_p - state.log_q0, alpha=beta - before)
         v = xi
         if self.refresh < 1:
-            v = math.sqrt(1 - self.refresh) * state.velocities + math.sqrt(self.refresh) * xi
-        epsilon = per_problem(self.step_size, x)
+            kept = math.sqrt(1 - self.refresh) * state.velocities
+            v = torch.add(kept, xi, alpha=math.sqrt(self.refresh))
+        step, epsilon = rounded(self.step_size), per_problem(self.step_size, x)
         accept, proposal, v_new = propose(
-            self.path, state, v, log_u, beta, epsilon, self.n_leapfrog
+            self.path,
+            state,
+            v,
+            log_u,
+            beta,
+            epsilon if isinstance(step, Tensor) else step,
+            self.n_leapfrog,
         )
         new = HAISState(
             **vars(choose(accept, proposal, state)),
@@ -117,7 +125,7 @@ class HAIS(Annealed[HAISState]):
             velocities=torch.where(accept.unsqueeze(-1), v_new, -v),
             rng=generator.get_state(),
         )
-        return new, AnnealedInfo(beta, epsilon, accept.to(x).mean(-1))
+        return new, AnnealedInfo(beta, epsilon, accept.mean(-1, dtype=x.dtype))
 
     def n_evaluations(self, n_transitions: int | None = None) -> int:
         """Return how many particles of a problem p̄, its score, or both are asked for at.

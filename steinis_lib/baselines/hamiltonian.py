@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from steinis_lib.baselines.geometric_path import Evaluated, GeometricPath
@@ -13,7 +14,7 @@ def propose(
     v: Tensor,
     log_u: Tensor,
     beta: float,
-    step_size: Tensor,
+    step_size: float | Tensor,
     n: int,
 ) -> tuple[Tensor, Evaluated, Tensor]:
     """Take n leapfrog steps from (x, v) at f_β, and say which particles accept them.
@@ -30,7 +31,7 @@ def propose(
     log_u
         Logs of uniform draws, ``(*batch, n)``.
     step_size
-        ε, ``(*batch,)``.
+        ε, a number or ``(*batch,)``.
 
     Returns
     -------
@@ -38,26 +39,43 @@ def propose(
         ``(*batch, n)``; the proposed particles; and their velocities, ``(*batch, n, d)``.
     """
     end, v_end = leapfrog(path, start, v, beta, step_size, n)
-    log_a = end.log_prob(beta) - start.log_prob(beta)
-    log_a = log_a + 0.5 * (v.square() - v_end.square()).sum(-1)
-    return end.is_finite() & (log_u < log_a), end, v_end
+    return log_u < log_metropolis_ratio(start, end, v, v_end, beta), end, v_end
+
+
+def log_metropolis_ratio(
+    start: Evaluated, end: Evaluated, v: Tensor, v_end: Tensor, beta: float
+) -> Tensor:
+    """Return H - H', ``(*batch, n)``, for a move from (x, v) to (x', v') at f_β.
+
+    It is NaN or -∞, which accepts nothing, if a number is not finite at the end. Where that is a
+    score or a coordinate, v' is not finite either; of log-densities, 0 times both is added.
+    """
+    kinetic = 0.5 * torch.addcmul(v.square(), v_end, v_end, value=-1).sum(-1)
+    log_a = torch.add(kinetic, end.log_q0 - start.log_q0, alpha=1 - beta)
+    log_a = torch.add(log_a, end.log_p - start.log_p, alpha=beta)
+    return torch.addcmul(log_a, end.log_q0, end.log_p, value=0)
 
 
 def leapfrog(
-    path: GeometricPath, start: Evaluated, v: Tensor, beta: float, step_size: Tensor, n: int
+    path: GeometricPath, start: Evaluated, v: Tensor, beta: float, step_size: float | Tensor, n: int
 ) -> tuple[Evaluated, Tensor]:
-    """Take n steps of half a kick, a drift, half a kick from (start, v), with ε ``(*batch,)``.
+    """Take n steps of half a kick, a drift, half a kick from (start, v), with ε as above.
 
     Costs n scores of each particle: the first score comes with `start`, and densities are asked
     for at the end alone.
     """
-    e = step_size[..., None, None]
-    half, x, score = 0.5 * e, start.particles, start.score(beta)
+    e = step_size[..., None, None] if isinstance(step_size, Tensor) else step_size
+    half, x = 0.5 * e, start.particles
+    v = _moved(v, half, start.score(beta))
     for _ in range(n - 1):
-        v = v + half * score
-        x = x + e * v
-        score = path.score(x, beta)
-        v = v + half * score
-    v = v + half * score
-    end = path.evaluate(x + e * v)
-    return end, v + half * end.score(beta)
+        x = _moved(x, e, v)
+        v = _moved(v, e, path.score(x, beta))  # half a kick of this step, and half of the next
+    end = path.evaluate(_moved(x, e, v))
+    return end, _moved(v, half, end.score(beta))
+
+
+def _moved(x: Tensor, step: float | Tensor, direction: Tensor) -> Tensor:
+    """Return x + step · direction in one operation."""
+    if isinstance(step, Tensor):
+        return torch.addcmul(x, step, direction)
+    return torch.add(x, direction, alpha=step)

@@ -83,7 +83,7 @@ class LogProb:
 
     def log_prob(self, x: Tensor) -> Tensor:
         """Return log p̄(x) of shape ``(*batch, n)``."""
-        flat = x.reshape(-1, self.dim)
+        flat = x if x.shape[1:] == (self.dim,) else x.reshape(-1, self.dim)
         value = self.function(flat)
         if not isinstance(value, Tensor) or value.shape != flat.shape[:1]:
             got = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
@@ -91,7 +91,7 @@ class LogProb:
                 f"log_prob must map (n, d) to (n,): for {tuple(flat.shape)} it returned {got}; "
                 "sum over coordinates, not over particles"
             )
-        return value.reshape(x.shape[:-1])
+        return value if flat is x else value.reshape(x.shape[:-1])
 
     def score(self, x: Tensor) -> Tensor:
         """Return ∇ log p̄(x) of shape ``(*batch, n, d)`` by reverse-mode differentiation."""
@@ -104,7 +104,7 @@ class LogProb:
             value = self.log_prob(x)
             if not value.requires_grad:
                 raise ValueError("log_prob does not depend on its input through torch operations")
-            (gradient,) = torch.autograd.grad(value.sum(), x)
+            (gradient,) = torch.autograd.grad(value, x, torch.ones_like(value))
         return value.detach(), gradient
 
 
@@ -148,16 +148,25 @@ class Gaussian:
 
     def log_prob(self, x: Tensor) -> Tensor:
         """Return log N(x) of shape ``(*batch, n)``."""
-        return self._log_prob(self._whiten(x))
+        log_peak, _ = self._constants
+        return torch.add(log_peak, self._whiten(x).square().sum(-1), alpha=-0.5)
 
     def score(self, x: Tensor) -> Tensor:
-        """Return -Σ⁻¹(x - mean), of shape ``(*batch, n, d)``."""
-        return self._score(self._whiten(x))
+        """Return Σ⁻¹(mean - x), of shape ``(*batch, n, d)``."""
+        _, variances = self._constants
+        return self._pull(self._whiten(x)) if variances is None else (self._row - x) / variances
 
     def log_prob_and_score(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return log N(x) and its gradient."""
-        z = self._whiten(x)
-        return self._log_prob(z), self._score(z)
+        log_peak, variances = self._constants
+        if variances is None:
+            z = self._whiten(x)
+            square, score = z.square(), self._pull(z)
+        else:
+            centred = self._row - x
+            score = centred / variances
+            square = centred * score
+        return torch.add(log_peak, square.sum(-1), alpha=-0.5), score
 
     def sample(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
         """Draw ``(*batch, n, d)`` independent particles for ``shape = (*batch, n)``."""
@@ -165,8 +174,13 @@ class Gaussian:
             *shape, self.dim, generator=generator, dtype=self.mean.dtype, device=self.mean.device
         )
         if self._scales is not None:
-            return self.mean.unsqueeze(-2) + z * self._scales
-        return self.mean.unsqueeze(-2) + z @ self.scale_tril.mT
+            return self._row + z * self._scales
+        return self._row + z @ self.scale_tril.mT
+
+    @cached_property
+    def _row(self) -> Tensor:
+        """The mean, ``(*batch, 1, d)``."""
+        return self.mean.unsqueeze(-2)
 
     @cached_property
     def _scales(self) -> Tensor | None:
@@ -176,18 +190,30 @@ class Gaussian:
             scales.unsqueeze(-2) if torch.equal(torch.diag_embed(scales), self.scale_tril) else None
         )
 
+    @property
+    def _constants(self) -> tuple[Tensor, Tensor | None]:
+        """log N(mean), ``(*batch, 1)``, and the variances, ``(*batch, 1, d)``, if L is diagonal.
+
+        They are computed once, except where they are differentiated.
+        """
+        return self._compute_constants() if self.scale_tril.requires_grad else self._kept_constants
+
+    @cached_property
+    def _kept_constants(self) -> tuple[Tensor, Tensor | None]:
+        return self._compute_constants()
+
+    def _compute_constants(self) -> tuple[Tensor, Tensor | None]:
+        log_det = self.scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1, keepdim=True)
+        log_peak = -log_det - 0.5 * self.dim * math.log(2 * math.pi)
+        return log_peak, None if self._scales is None else self._scales.square()
+
     def _whiten(self, x: Tensor) -> Tensor:
-        """Return L⁻¹(x - mean) for each particle (a row)."""
-        centred = x - self.mean.unsqueeze(-2)
+        """Return z = L⁻¹(mean - x) for each particle (a row)."""
+        centred = self._row - x
         if self._scales is not None:
             return centred / self._scales
         return torch.linalg.solve_triangular(self.scale_tril.mT, centred, upper=True, left=False)
 
-    def _log_prob(self, z: Tensor) -> Tensor:
-        log_det = self.scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1, keepdim=True)
-        return -0.5 * (z.square().sum(-1) + self.dim * math.log(2 * math.pi)) - log_det
-
-    def _score(self, z: Tensor) -> Tensor:
-        if self._scales is not None:
-            return -z / self._scales
-        return -torch.linalg.solve_triangular(self.scale_tril, z, upper=False, left=False)
+    def _pull(self, z: Tensor) -> Tensor:
+        """Return L⁻ᵀ z for each particle."""
+        return torch.linalg.solve_triangular(self.scale_tril, z, upper=False, left=False)

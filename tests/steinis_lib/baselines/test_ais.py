@@ -7,7 +7,7 @@ from torch import distributions as D
 
 from steinis_lib import Gaussian
 from steinis_lib.baselines import AIS, linear_schedule, sigmoidal_schedule
-from steinis_lib.baselines.ais import log_metropolis_ratio
+from steinis_lib.baselines.hamiltonian import leapfrog, log_metropolis_ratio
 
 ALL = ["metropolis", "kernel-ratio", "unadjusted"]
 
@@ -57,7 +57,6 @@ def test_weights_are_the_ratio_of_the_joint_laws_by_brute_force(skewed, wide, la
 def test_the_metropolis_ratio_is_that_of_normal_densities(skewed, wide, generator):
     path = AIS(skewed, wide).path
     x, xi = torch.randn(2, 9, 2, generator=generator)
-    epsilon = torch.tensor(0.3)[..., None, None]
 
     def log_f(x):
         return 0.6 * wide.log_prob(x) + 0.4 * skewed.log_prob(x)
@@ -66,7 +65,10 @@ def test_the_metropolis_ratio_is_that_of_normal_densities(skewed, wide, generato
         return x + 0.3 * (0.6 * wide.score(x) + 0.4 * skewed.score(x))
 
     y = drifted(x) + 0.6**0.5 * xi
-    got = log_metropolis_ratio(path.evaluate(x), path.evaluate(y), 0.4, epsilon, xi)
+    start = path.evaluate(x)
+    end, xi_end = leapfrog(path, start, xi, 0.4, 0.6**0.5, 1)
+    torch.testing.assert_close(end.particles, y)
+    got = log_metropolis_ratio(start, end, xi, xi_end, 0.4)
     forward = D.Normal(drifted(x), 0.6**0.5).log_prob(y).sum(-1)
     backward = D.Normal(drifted(y), 0.6**0.5).log_prob(x).sum(-1)
     torch.testing.assert_close(got, log_f(y) - log_f(x) + backward - forward)

@@ -57,6 +57,24 @@ def test_mixture_log_prob_is_accurate_far_from_the_origin(generator):
     torch.testing.assert_close(far.log_prob(x + shift), near.log_prob(x), atol=1e-8, rtol=1e-8)
 
 
+@pytest.mark.parametrize("diagonal", [True, False])
+def test_a_gaussian_may_be_differentiated_and_moved_more_than_once(generator, diagonal):
+    """Constants that it keeps are not those of a graph that is gone, or of an older scale."""
+    mean, tril = make_gaussian(generator).mean, make_gaussian(generator).scale_tril
+    tril = (torch.diag_embed(tril.diagonal()) if diagonal else tril).requires_grad_(True)
+    target = Gaussian(mean, tril)
+    x = torch.randn(5, 3, generator=generator)
+    for _ in range(2):
+        log_p, score = target.log_prob_and_score(x)
+        reference = D.MultivariateNormal(mean, scale_tril=tril)
+        torch.testing.assert_close(log_p, reference.log_prob(x))
+        (found,) = torch.autograd.grad(log_p.sum() + 0 * score.sum(), tril)
+        (expected,) = torch.autograd.grad(reference.log_prob(x).sum(), tril)
+        torch.testing.assert_close(found.diagonal(), expected.diagonal())
+        with torch.no_grad():
+            tril *= 1.1
+
+
 def test_joint_evaluation_agrees_with_the_two_alone(generator, skewed):
     for target, d in (
         (make_gaussian(generator, 2), 3),
