@@ -2,7 +2,7 @@
 
 from steinis_lib.companion.section import Section
 from steinis_lib.companion.sections.s8_pooled.experiment import EXPERIMENT
-from steinis_lib.companion.sections.s8_pooled.third_column import WITH_POOL
+from steinis_lib.companion.sections.s8_pooled.third_column_statistics import WITH_POOL
 
 SECTION = Section(
     title="What SteinIS needs", notebook="08_pooled", experiments=(EXPERIMENT,), with_pool=WITH_POOL

@@ -97,7 +97,7 @@ def theirs(
         with not more than `ALLOWED` × `evaluations`, the fewest if none is.
     """
     found = section[label("prior", method, dim)].to_dataset()
-    costs, numbers = found.evaluations.values[0], found.transitions.values
+    costs, numbers = found.evaluations.isel(trial=0).values, found.transitions.values
     fits = costs <= ALLOWED * evaluations if transitions is None else numbers < transitions
     places = int(fits.sum()) - (transitions is None)
     at = int(np.clip(places, 0, len(numbers) - 1))
@@ -140,6 +140,11 @@ def share_of_images(tree: xr.DataTree, dim: int, transitions: int, name: str) ->
     """Return the mean of `ess` or `pareto_k` over the images that went so far."""
     values = _run(tree, dim, None)[name].sel(transitions=transitions).values
     return mean(values[np.isfinite(values)])
+
+
+def seconds(tree: xr.DataTree, dim: int, transitions: int) -> float:
+    """Return the time of one image up to a number of transitions, mean over images."""
+    return float(_run(tree, dim, None).seconds.sel(transitions=transitions).mean())
 
 
 def _run(tree: xr.DataTree, dim: int, without: str | None) -> xr.Dataset:

@@ -16,7 +16,7 @@ from steinis_lib.companion.intervals import Array, Estimate, bootstrap
 from steinis_lib.companion.sections.s4_rbm import statistics as partition
 from steinis_lib.companion.sections.s4_rbm.experiment import label
 from steinis_lib.companion.sections.s4_rbm.problem import RBMPartition
-from steinis_lib.companion.sections.s8_pooled.images import ALLOWED
+from steinis_lib.companion.sections.s8_pooled.images_statistics import ALLOWED
 from steinis_lib.companion.sections.s8_pooled.settings import rbm_label
 
 LEAPFROGS = {"hais-10l": 10}

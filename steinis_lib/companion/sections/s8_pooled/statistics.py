@@ -10,7 +10,10 @@ import xarray as xr
 from steinis_lib.companion.bars import Bar
 from steinis_lib.companion.intervals import mean
 from steinis_lib.companion.sections.s2_mixtures.problem import MIXTURES
-from steinis_lib.companion.sections.s8_pooled import images, law, machines, plane
+from steinis_lib.companion.sections.s8_pooled import images_statistics as images
+from steinis_lib.companion.sections.s8_pooled import law_statistics as law
+from steinis_lib.companion.sections.s8_pooled import machines_statistics as machines
+from steinis_lib.companion.sections.s8_pooled import plane_statistics as plane
 
 IMAGE_BARS = ((20, 40_000, 0.05), (20, 60_000, 0.03), (50, 60_000, 0.3))
 """d, decoder evaluations, and nats of RMSE."""

@@ -17,8 +17,10 @@ from steinis_lib.companion.section import SecondLook
 from steinis_lib.companion.sections.s3_adaptive_is import statistics as adaptive
 from steinis_lib.companion.sections.s4_rbm import statistics as partition
 from steinis_lib.companion.sections.s5_likelihood import statistics as likelihood
-from steinis_lib.companion.sections.s8_pooled import images, machines, plane
-from steinis_lib.companion.sections.s8_pooled.images import Errors
+from steinis_lib.companion.sections.s8_pooled import images_statistics as images
+from steinis_lib.companion.sections.s8_pooled import machines_statistics as machines
+from steinis_lib.companion.sections.s8_pooled import plane_statistics as plane
+from steinis_lib.companion.sections.s8_pooled.images_statistics import Errors
 
 
 def mse_rate(ours: xr.DataTree, theirs: xr.DataTree) -> Estimate:
