@@ -127,6 +127,7 @@ KEYWORDS = {
     ),
     "sections/06_running_time": ("speed", "running time"),
     "sections/07_beyond": ("estimate_log_z", "evidence", "marginal likelihood"),
+    "sections/08_pooled": ("pool of leaders", "preconditioning", "whitening", "random batch"),
     "benchmarks": ("speed", "benchmark"),
     "clusters": ("Dask", "cluster"),
     "cite": ("BibTeX", "citation"),

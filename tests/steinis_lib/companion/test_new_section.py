@@ -51,12 +51,12 @@ def mean_error(tree, width="narrow"):
 """
 SECTION = """
 from steinis_lib.companion.section import Section
-from steinis_lib.companion.sections.s8_spread.experiment import EXPERIMENT
-from steinis_lib.companion.sections.s8_spread.statistics import mean_error
+from steinis_lib.companion.sections.s9_spread.experiment import EXPERIMENT
+from steinis_lib.companion.sections.s9_spread.statistics import mean_error
 
 SECTION = Section(
     title="How do means spread?",
-    notebook="08_spread",
+    notebook="09_spread",
     experiments=(EXPERIMENT,),
     statistics={"mean-is-zero": mean_error},
 )
@@ -94,21 +94,21 @@ def checkout(tmp_path_factory):
     for folder in ("steinis_lib", "notebooks"):
         shutil.copytree(ROOT / folder, root / folder, ignore=skip)
     shutil.copytree(ROOT / "data" / "claims", root / "data" / "claims")
-    folder = root / "steinis_lib" / "companion" / "sections" / "s8_spread"
+    folder = root / "steinis_lib" / "companion" / "sections" / "s9_spread"
     folder.mkdir()
     for name, text in (
         ("experiment", EXPERIMENT), ("statistics", STATISTICS), ("__init__", SECTION),
     ):  # fmt: skip
         (folder / f"{name}.py").write_text(text, "utf-8")
     parameters = nbformat.v4.new_code_cell("", metadata={"tags": ["parameters"]})
-    title = nbformat.v4.new_markdown_cell("# Section 8. How do means spread?")
+    title = nbformat.v4.new_markdown_cell("# Section 9. How do means spread?")
     code = [nbformat.v4.new_code_cell(source) for source in CELLS]
     notebook = nbformat.v4.new_notebook(cells=[title, parameters, *code])
     notebook.metadata["kernelspec"] = {
         "name": "python3", "display_name": "Python 3", "language": "python",
     }  # fmt: skip
-    nbformat.write(notebook, root / "notebooks" / "08_spread.ipynb")
-    (root / "data" / "claims" / "8_spread.yaml").write_text(CLAIM, "utf-8")
+    nbformat.write(notebook, root / "notebooks" / "09_spread.ipynb")
+    (root / "data" / "claims" / "9_spread.yaml").write_text(CLAIM, "utf-8")
     return root
 
 
@@ -129,7 +129,7 @@ def test_a_new_section_takes_a_folder_a_notebook_and_its_claims(checkout):
     assert "independent means" in listed and "draws in each mean" in listed
 
     written = steinis(checkout, module="steinis_lib.companion.notebooks")
-    assert written.stdout.splitlines() == ["08_spread: parameters cell written"], written.stderr
+    assert written.stdout.splitlines() == ["09_spread: parameters cell written"], written.stderr
     ran = steinis(checkout, "run", "spread", "-p", "n=7")
     assert ran.returncode == 0, ran.stderr
     text = (checkout / "outputs" / "spread-quick.ipynb").read_text("utf-8")

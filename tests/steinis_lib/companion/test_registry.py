@@ -9,12 +9,12 @@ import pytest
 from steinis_lib.companion import claims
 from steinis_lib.companion.checkout import ROOT
 from steinis_lib.companion.notebooks import parameters_cell
-from steinis_lib.companion.registry import EXPERIMENTS, SECTIONS, STATISTICS
+from steinis_lib.companion.registry import EXPERIMENTS, SECTIONS, STATISTICS, WITH_POOL
 
 
 def test_every_folder_is_a_section_and_every_section_has_a_notebook_of_its_own():
     folders = (ROOT / "steinis_lib" / "companion" / "sections").glob("*/__init__.py")
-    assert len(SECTIONS) == len(list(folders)) >= 7
+    assert len(SECTIONS) == len(list(folders)) >= 8
     notebooks = {section.notebook_path for section in SECTIONS.values()}
     assert notebooks == set((ROOT / "notebooks").glob("**/*.ipynb"))
     assert [s.notebook for s in SECTIONS.values()] == sorted(s.notebook for s in SECTIONS.values())
@@ -31,6 +31,13 @@ def test_a_sections_statistics_are_of_its_own_experiments():
     for section in SECTIONS.values():
         own = {experiment.name for experiment in section.experiments}
         assert {experiment_of[claim] for claim in section.statistics} <= own, section.name
+
+
+def test_claims_that_are_judged_with_a_pool_are_in_the_ledger_and_of_another_section():
+    known = {claim.id for claim in claims.ledger()}
+    for section in SECTIONS.values():
+        assert set(section.with_pool) <= known - set(section.statistics), section.name
+    assert len(WITH_POOL) == sum(len(section.with_pool) for section in SECTIONS.values())
 
 
 @pytest.mark.parametrize("name", SECTIONS)
