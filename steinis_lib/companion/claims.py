@@ -9,7 +9,7 @@ verdict is read off the statistic's 95 % interval: *reproduced* if it lies withi
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -18,7 +18,7 @@ import xarray as xr
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from steinis_lib.companion import reading_claims
+from steinis_lib.companion import reading_claims, second_looks
 from steinis_lib.companion.checkout import DATA, need_checkout
 from steinis_lib.companion.intervals import Estimate
 from steinis_lib.companion.obtain import stored
@@ -124,10 +124,11 @@ class Claim(BaseModel):
 
 @dataclass(frozen=True)
 class Finding:
-    """A claim with what the data say under each of its readings."""
+    """A claim with what the data say under each of its readings, and with a pool of leaders."""
 
     claim: Claim
     readings: tuple[Judged, ...]
+    with_pool: Judged | None = None
 
     @property
     def primary(self) -> Judged:
@@ -172,6 +173,7 @@ class Finding:
             "interval_over": claim.over,
             "robustness": self.robustness,
             "readings": [judged.record() for judged in self.readings],
+            "with_pool": None if self.with_pool is None else self.with_pool.record(),
         }
 
 
@@ -201,11 +203,18 @@ def _claims_of(path: Path) -> list[Claim]:
 def evaluate(claims: Sequence[Claim]) -> list[Finding]:
     """Judge each reading of each claim by the stored results at profile `paper`."""
     names = {c.experiment_of(r) for c in claims for r in c.readings if c.experiment}
+    names |= {name for c in claims if c.experiment for name in second_looks.experiment_of(c.id)}
     trees = {n: stored(n, EXPERIMENTS[n].parameters.of_profile("paper")) for n in names}
-    return [
-        Finding(c, tuple(c.judged(r, trees.get(c.experiment_of(r))) for r in c.readings))
-        for c in claims
-    ]
+    return [_finding(claim, trees) for claim in claims]
+
+
+def _finding(claim: Claim, trees: Mapping[str, xr.DataTree | None]) -> Finding:
+    readings = [claim.judged(r, trees.get(claim.experiment_of(r))) for r in claim.readings]
+    if claim.experiment is None:
+        return Finding(claim, tuple(readings))
+    theirs = trees.get(claim.experiment)
+    again = second_looks.judged(claim.id, claim.ranges_of(), theirs, trees)
+    return Finding(claim, tuple(readings), again)
 
 
 def publish(findings: Sequence[Finding], path: Path | None = None) -> None:
@@ -215,6 +224,7 @@ def publish(findings: Sequence[Finding], path: Path | None = None) -> None:
             **f.primary.published(),
             "reading": f.primary.reading.name,
             "readings": {judged.reading.name: judged.published() for judged in f.others},
+            **({second_looks.NAME: f.with_pool.published()} if f.with_pool else {}),
         }
         for f in findings
     }
@@ -238,6 +248,7 @@ def discrepancies(findings: Sequence[Finding], path: Path | None = None) -> list
                 f"{name}: published reading {old.get('reading')!r} as the primary one, but the "
                 f"ledger says {f.primary.reading.name!r}"
             )
+        lines += second_looks.discrepancies(f.with_pool, old.get(second_looks.NAME), name)
         readings = old.get("readings", {})
         for judged in f.others:
             reading = judged.reading.name

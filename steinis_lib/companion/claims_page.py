@@ -10,6 +10,7 @@ from steinis_lib.companion.claims import Claim, Finding
 from steinis_lib.companion.directions import direction
 from steinis_lib.companion.reading_claims import Judged, Range, Verdict, choice_text
 from steinis_lib.companion.reading_figures import readings_figure
+from steinis_lib.companion.second_looks import why_not
 
 VERDICTS: tuple[Verdict, ...] = ("not reproduced", "partly", "reproduced", "not yet run")
 """In the order in which the page lists them."""
@@ -50,15 +51,16 @@ def claims_by_section(findings: Sequence[Finding]) -> str:
 def claims_table(findings: Sequence[Finding]) -> str:
     """Return claims with verdicts, intervals, robustness and rules, as a MyST table."""
     rows = [
-        "| Claim, and what is measured | Paper | Ours, 95 % interval | Verdict | Readings |",
-        "|---|---|---|---|---|",
+        "| Claim, and what is measured | Paper | Ours, 95 % interval | Verdict | Readings "
+        "| With a pool |",
+        "|---|---|---|---|---|---|",
     ]
     for f in findings:
         c = f.claim
         rows.append(
             f'| <span id="{claim_anchor(c)}"></span><strong>{claim_text(c)}</strong> '
             f"({plain(c.where)})<br>{_measure(f)} | {plain(c.paper_value)} | {plain(f.ours)} "
-            f"| {_explained_chip(f)} | {_linked_robustness(f)} |"
+            f"| {_explained_chip(f)} | {_linked_robustness(f)} | {_with_pool(f)} |"
         )
     return "\n".join(rows) + "\n"
 
@@ -192,6 +194,15 @@ def _explained_chip(f: Finding) -> str:
     how = direction(f)
     words = f"<em>{plain(how)}</em>" if how else ""
     return "<br>".join(filter(None, (_chip(f.verdict), words, _figure_link(f))))
+
+
+def _with_pool(f: Finding) -> str:
+    """What comes out with a pool and whitened kernels, and how it is compared; or why nothing."""
+    if f.with_pool is None:
+        return f"– <small>({plain(why_not(f.claim.id))})</small>"
+    ours = "" if f.with_pool.estimate is None else plain(f.with_pool.text(f.claim.unit))
+    how = f"<small>{plain(f.with_pool.reading.why)}</small>"
+    return "<br>".join(filter(None, (_chip(f.with_pool.verdict), ours, how)))
 
 
 def _figure_link(f: Finding) -> str:

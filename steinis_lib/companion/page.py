@@ -8,7 +8,7 @@ from typing import Any
 
 import xarray as xr
 
-from steinis_lib.companion import claims, figures
+from steinis_lib.companion import claims, figures, second_looks
 from steinis_lib.companion.conditions import conditions, origin
 from steinis_lib.companion.figures import Picture
 from steinis_lib.companion.obtain import obtain
@@ -64,12 +64,19 @@ def verdicts(*experiments: str, number: str | None = None, paper_values: bool = 
     columns["ours, 95 % interval"] = [_ours(f) for f in found]
     columns["verdict"] = [f.verdict for f in found]
     columns["readings"] = [f.robustness for f in found]
+    if any(f.with_pool for f in found):
+        columns[second_looks.NAME] = [f.with_pool.verdict if f.with_pool else "–" for f in found]
     counts = Counter(f.verdict for f in found)
     words = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
     caption = (
         f"The claims of this section and our verdicts, from the stored results at the paper's "
         f"sizes. Of {len(found)} claims: {words}."
     )
+    if second_looks.NAME in columns:
+        caption += (
+            " The last column is the verdict on SteinIS with a pool of leaders and whitened "
+            "kernels, which are later than the paper (Section 8)."
+        )
     return table(columns, number, caption, longest=len(found))
 
 

@@ -10,7 +10,7 @@ from importlib import import_module
 
 from steinis_lib.companion import sections
 from steinis_lib.companion.runner.experiment import Experiment
-from steinis_lib.companion.section import Section, Statistic
+from steinis_lib.companion.section import SecondLook, Section, Statistic
 
 
 def _find() -> list[Section]:
@@ -40,3 +40,10 @@ STATISTICS: dict[str, Statistic] = {
     for claim, statistic in section.statistics.items()
 }
 """Claim id → the statistic that tests it, from the result of the claim's experiment."""
+
+WITH_POOL: dict[str, tuple[str, SecondLook | str]] = {
+    claim: (name, look)
+    for name, section in SECTIONS.items()
+    for claim, look in section.with_pool.items()
+}
+"""Claim id → the experiment with a pool, and how the claim is judged by it, or why it is not."""

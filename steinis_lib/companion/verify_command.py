@@ -123,9 +123,14 @@ def _verdicts(findings: list[claims.Finding]) -> Table:
         style = colours.get(f.verdict, "dim")
         table.add_row(
             f"[bold]{f.claim.id}[/]\n{escape(f.claim.paper)}", escape(f.claim.paper_value),
-            escape(f.ours), f"[{style}]{f.verdict}[/]\n{escape(f.robustness)}",
+            escape(f.ours), f"[{style}]{f.verdict}[/]\n{escape(f.robustness)}{_with_pool(f)}",
         )  # fmt: skip
     return table
+
+
+def _with_pool(f: claims.Finding) -> str:
+    """A line on the verdict with a pool of leaders, if there is one."""
+    return "" if f.with_pool is None else f"\n{f.with_pool.reading.name}: {f.with_pool.verdict}"
 
 
 def _recompute(requests: list[Request], workers: int) -> dict[str, list[ChunkCheck]]:

@@ -154,12 +154,12 @@ def mean_error(values: Array, own: Array | None = None) -> tuple[Array, Array, A
     own
         Standard errors of the truth, ``(images,)``; None (default) if it is exact.
     """
-    return _interval(values, own, lambda x: np.asarray(x.mean(0)))
+    return over_images(values, own, lambda x: np.asarray(x.mean(0)))
 
 
 def rms_error(values: Array, own: Array | None = None) -> tuple[Array, Array, Array]:
     """Return the root mean square over images with a 95 % interval; see `mean_error`."""
-    return _interval(values, own, _rms)
+    return over_images(values, own, _rms)
 
 
 def difference(
@@ -335,14 +335,18 @@ def _together(
 
 
 def _estimate(values: Array, own: Array, summary: Callable[[Array], Array]) -> Estimate:
-    value, low, high = _interval(values, own, summary)
+    value, low, high = over_images(values, own, summary)
     return Estimate(float(value), float(low), float(high))
 
 
-def _interval(
+def over_images(
     values: Array, own: Array | None, summary: Callable[[Array], Array]
 ) -> tuple[Array, Array, Array]:
-    """Bootstrap over images; in each repeat the truth is moved by a draw of its own error."""
+    """Return a summary and its 95 % interval, by bootstrap over images, the first axis.
+
+    In each repeat the truth is moved by a draw of its standard errors `own`, ``(images, …)``, if it
+    has any.
+    """
     if own is None:
         return bootstrap(values, summary)
     rng = np.random.default_rng(1)

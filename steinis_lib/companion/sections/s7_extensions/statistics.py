@@ -8,12 +8,11 @@ resampled with them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import xarray as xr
 
+from steinis_lib.companion.bars import Bar
 from steinis_lib.companion.intervals import Array, Estimate, bootstrap
 from steinis_lib.companion.sections.s2_mixtures import experiment as gmm_estimation
 from steinis_lib.companion.sections.s2_mixtures.problem import MIXTURES as KINDS
@@ -174,23 +173,6 @@ def hybrid_of(tree: xr.DataTree, method: str, dim: int) -> Hybrid:
     kind = end_kind(method)
     merit = tree[tuning_label(kind, dim)].to_dataset().merit.values[0]
     return hybrids(kind, dim)[int(merit.argmax())]
-
-
-@dataclass(frozen=True)
-class Bar:
-    """What was hoped to be at most `threshold`, what was measured, and if at the allowed cost."""
-
-    text: str
-    threshold: float
-    measured: Estimate
-    within_budget: bool = True
-
-    @property
-    def outcome(self) -> Literal["met", "missed", "not decided"]:
-        """Met or missed if the whole interval, or the cost, says so."""
-        if not self.within_budget or self.measured.low > self.threshold:
-            return "missed"
-        return "met" if self.measured.high <= self.threshold else "not decided"
 
 
 def bars(

@@ -2,5 +2,8 @@
 
 from steinis_lib.companion.section import Section
 from steinis_lib.companion.sections.s8_pooled.experiment import EXPERIMENT
+from steinis_lib.companion.sections.s8_pooled.third_column import WITH_POOL
 
-SECTION = Section(title="What it takes", notebook="08_pooled", experiments=(EXPERIMENT,))
+SECTION = Section(
+    title="What SteinIS needs", notebook="08_pooled", experiments=(EXPERIMENT,), with_pool=WITH_POOL
+)
