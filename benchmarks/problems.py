@@ -90,3 +90,20 @@ def decoder_posterior(
     images = cpu.sample(torch.randn(n_images, 1, dim, generator=g), g).squeeze(-2)
     z = torch.randn(n_images, n_particles, dim, generator=g)
     return DecoderPosterior(net, images.to(device, dtype)), z.to(device, dtype)
+
+
+def drawn_decoder_posterior(
+    dim: int, n_images: int, n_particles: int, dtype: torch.dtype, device: torch.device
+) -> tuple[DecoderPosterior, Tensor]:
+    """Return the same for a decoder of the same sizes with random weights, for other dimensions."""
+    g, like = torch.Generator().manual_seed(0), bundled(20).decoder
+    hidden, pixels = like.output_weight.shape
+    net = Decoder(
+        (torch.randn(dim, hidden, generator=g) / dim**0.5).to(device, dtype),
+        torch.zeros(hidden, dtype=dtype, device=device),
+        (torch.randn(hidden, pixels, generator=g) / hidden**0.5).to(device, dtype),
+        torch.zeros(pixels, dtype=dtype, device=device),
+    )
+    images = (torch.rand(n_images, pixels, generator=g) < 0.5).to(device, dtype)
+    z = torch.randn(n_images, n_particles, dim, generator=g)
+    return DecoderPosterior(net, images), z.to(device, dtype)

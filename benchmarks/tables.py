@@ -7,9 +7,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).with_name("results.json")
+RESULTS = [Path(__file__).with_name(name) for name in ("results.json", "pooled.json")]
+"""What was measured, in one run each."""
 
-BENCHMARKS = ("svgd", "annealing", "straightforward", "limit", "workers")
+BENCHMARKS = ("svgd", "annealing", "straightforward", "limit", "pooled", "workers")
 
 NOT_RUN = "not run"
 
@@ -23,6 +24,8 @@ def table(report: dict[str, Any], name: str) -> str:
         return f"*{NOT_RUN}*\n"
     if name == "limit":
         return _limit(rows)
+    if name == "pooled":
+        return _pooled(rows)
     return _workers(rows) if name == "workers" else _compared(rows)
 
 
@@ -31,12 +34,12 @@ def machine(report: dict[str, Any]) -> str:
     if not report:
         return f"*{NOT_RUN}*\n"
     about = report["machine"]
-    peers = ", ".join(f"{name} {version}" for name, version in about["peers"].items())
+    peers = "".join(f", {name} {version}" for name, version in about["peers"].items())
     gpu, threads = about.get("gpu", NOT_RUN), report["settings"]["threads"]
     count = f"{threads} thread{'s' if threads > 1 else ''}"
     return (
         f"Measured on {about['created'][:10]} on {about['machine']}, with {count}, "
-        f"PyTorch {about['torch']}, {peers}; GPU: {gpu}.\n"
+        f"PyTorch {about['torch']}{peers}; GPU: {gpu}.\n"
     )
 
 
@@ -86,6 +89,19 @@ def _limit(rows: list[Row]) -> str:
                 f"- {floats}, {device}: {r['flops_per_second']['median'] / 1e9:.0f} Gflop/s in a "
                 f"square product, {r['bytes_per_second']['median'] / 1e9:.0f} GB/s moved."
             )
+    return "\n".join(lines) + "\n"
+
+
+def _pooled(rows: list[Row]) -> str:
+    """A transition of SteinIS with a pool: how many times as long HAIS takes, and its products."""
+    lines = _head([*rows[0]["setting"], "ours", "HAIS-1L / ours", "share of products", "GPU"])
+    for setting, on in _by_setting(rows).items():
+        cells, cpu, gpu = list(setting), on.get("cpu"), on.get("cuda")
+        cells.append(_time(cpu["seconds"][cpu["ours"]]["median"]) if cpu else NOT_RUN)
+        cells.append(_ratio(cpu["ratio"]["HAIS-1L"]) if cpu else NOT_RUN)
+        cells.append(_share(cpu["share_of_products"]) if cpu else NOT_RUN)
+        cells.append(_ratio(gpu["ratio"]["HAIS-1L"]) if gpu else NOT_RUN)
+        lines.append(_line(cells))
     return "\n".join(lines) + "\n"
 
 
@@ -141,14 +157,23 @@ def _head(names: list[str]) -> list[str]:
     return [_line(names), _line(["---"] * len(names))]
 
 
+def _of(reports: list[dict[str, Any]], name: str) -> str:
+    """Return the table of one benchmark, with where it was measured if not as the first report."""
+    report = next((r for r in reports if r.get("results", {}).get(name)), {})
+    about = f"\n{machine(report)}" if report and report is not reports[0] else ""
+    return table(report, name) + about
+
+
 def main() -> None:
     """Write each table to a file of its own, for the book, and that on the machine."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--results", type=Path, nargs="+", default=RESULTS)
     parser.add_argument("--folder", type=Path, required=True, help="where benchmarks_*.md go")
     args = parser.parse_args()
-    report = json.loads(args.results.read_text("utf-8")) if args.results.exists() else {}
-    texts = {name: table(report, name) for name in BENCHMARKS} | {"machine": machine(report)}
+    reports = [json.loads(path.read_text("utf-8")) for path in args.results if path.exists()] or [
+        {}
+    ]
+    texts = {name: _of(reports, name) for name in BENCHMARKS} | {"machine": machine(reports[0])}
     for name, text in texts.items():
         (args.folder / f"benchmarks_{name}.md").write_text(text, encoding="utf-8")
 

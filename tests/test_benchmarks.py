@@ -8,6 +8,7 @@ from pathlib import Path
 
 import memory
 import numpy as np
+import pooled
 import pytest
 import rounding
 import straightforward
@@ -15,7 +16,7 @@ import tables
 import timing
 import torch
 import xarray as xr
-from problems import Banana, particles
+from problems import Banana, drawn_decoder_posterior, particles
 
 from steinis_lib.companion import obtain, registry, results
 from steinis_lib.companion import rounding as measured_rounding
@@ -150,6 +151,42 @@ def test_every_table_is_included_by_the_page():
     page = (ROOT / "book" / "benchmarks.md").read_text("utf-8")
     for name in (*tables.BENCHMARKS, "machine"):
         assert f"_generated/benchmarks_{name}.md" in page
+
+
+def test_results_of_another_run_say_where_they_are_from(tmp_path):
+    row = compared_row(10, [2.0, 4.0, 8.0])
+    row["ratio"] = {"HAIS-1L": row["ratio"]["Peer"]}
+    row["share_of_products"] = timing.spread([0.5, 0.6, 0.7])
+    later = report(pooled=[row])
+    later["machine"] |= {"machine": "another machine", "peers": {}}
+    reports = [report(svgd=[compared_row(10, [2.0, 4.0, 8.0])]), later]
+    text = tables._of(reports, "pooled")
+    assert "| 10 | float32 | 2e+03 ms | 2 (2 to 2) | 60% (55% to 65%) | not run |" in text
+    assert "on another machine, with 1 thread, PyTorch 9.9; GPU: not run." in text
+    assert "machine" not in tables._of(reports, "svgd")
+
+
+def test_products_and_decompositions_of_matrices_are_told_from_other_operators():
+    yes = ("aten::mm", "aten::addmm", "aten::bmm", "aten::linalg_lu_factor_ex", "aten::_slogdet")
+    no = ("aten::mul", "aten::exp_", "aten::copy_", "aten::sum", "aten::median")
+    assert all(map(pooled.is_product, yes)) and not any(map(pooled.is_product, no))
+
+
+def test_both_sides_of_the_pooled_benchmark_take_the_same_scores(monkeypatch):
+    monkeypatch.setattr(pooled, "SCORES", 30)
+    monkeypatch.setattr(pooled, "FOLLOWERS", 20)
+    monkeypatch.setattr(pooled, "IMAGES", 2)
+    target, z = drawn_decoder_posterior(12, 2, 5, torch.float64, CPU)
+    assert z.shape == (2, 5, 12)
+    asked = []
+    monkeypatch.setattr(
+        type(target), "score", lambda self, x: asked.append(x.shape) or torch.zeros_like(x)
+    )
+    pooled._steinis(target, CPU)()
+    assert set(asked) == {(2, 30, 12)}
+    state, info = pooled._hais(target, CPU)()
+    assert state.particles.shape == (2, 30, 12) and 0 < info.beta < 1
+    assert 0 < pooled._share_of_products(lambda: z[0] @ z[0].mT) <= 1
 
 
 # ------------------------------------------------------------------------------------- rounding

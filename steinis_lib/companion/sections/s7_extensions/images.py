@@ -75,7 +75,7 @@ class Annealing(HAISRun):
         return self.chains(evaluations) * (self.n_transitions * self.n_leapfrog + 1)
 
     def finish(
-        self, posterior: DecoderPosterior, q: Gaussian, evaluations: int, generator: torch.Generator
+        self, posterior: Target, q: Gaussian, evaluations: int, generator: torch.Generator
     ) -> dict[str, Tensor]:
         """Return log Ẑ and diagnostics for each image."""
         inside = WhitenedTarget(posterior, q)
@@ -109,7 +109,7 @@ class Bridging:
         return n_draws + n_transitions * self.n_chains * self.n_leapfrog
 
     def finish(
-        self, posterior: DecoderPosterior, q: Gaussian, evaluations: int, generator: torch.Generator
+        self, posterior: Target, q: Gaussian, evaluations: int, generator: torch.Generator
     ) -> dict[str, Tensor]:
         """Return log Ẑ and diagnostics for each image."""
         inside, batch = WhitenedTarget(posterior, q), tuple(q.mean.shape[:-1])
