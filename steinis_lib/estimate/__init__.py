@@ -4,10 +4,13 @@
   `constraints`, `starts`, and `gradients`, which has `from_value_and_grad`.
 * `probe` looks for what is wrong with a density before the search; `problem` calls it, counts, and
   takes it to be zero where it has no value; `control` has budgets, and `progress` shows how far.
-* `find` chooses and runs the methods. `routes` improves on a fitted mixture that is a bad proposal:
-  by maps, else by annealing.
-* `Evidence` is what it returns: draws, log Z, and a `Doubt` for each reason not to trust them; in
-  `evidence`, `doubts`, and `summary`.
+* `find` is the search, in the coordinates of q0 (`space`). `explore` climbs to modes (`climb`) and
+  fits a mixture (`student`) in rounds of pilots (`pool`, `refine`); in many dimensions Gaussian
+  flows help (`flows`).
+* `unbend` fits triangular maps (`warp`, with `margins`) where a mixture is a bad proposal.
+* `judge` looks for reasons to doubt what `find` found; `noise` measures rounding errors for it.
+* `Evidence` is the result: draws, log Z, and a `Doubt` for each reason not to trust them; in
+  `evidence`, `doubts`, and `summary`. `text` prints tables.
 * `compare` sets models beside each other; in `comparison`.
 """
 

@@ -35,7 +35,8 @@ class Evidence:
     doubts
         Reasons not to trust the result; empty if none was seen.
     route
-        How the draws were proposed.
+        How the draws were proposed: "mixture"; or "map", a mixture behind a triangular map. If the
+        search was stopped, the stage that it was in.
     n_evaluations
         The number of particles at which the density was evaluated, with or without a gradient.
     n_invalid

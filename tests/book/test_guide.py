@@ -113,6 +113,13 @@ def test_a_mode_out_of_reach_is_missed_in_silence(first: dict[str, Any]) -> None
     assert abs(z_score(first["peaks"], first["truth"])) < 4  # the last of the loop: a wide q0
 
 
+@pytest.mark.slow
+def test_a_spike_beside_a_hill_is_missed_in_silence(first: dict[str, Any]) -> None:
+    spiked = first["spiked"]
+    assert spiked.warnings == ()
+    assert abs(z_score(spiked, 0.0)) < 4  # that of the hill alone
+
+
 def test_q0_of_the_guide_is_in_64_bit_floats() -> None:
     (code,) = re.findall(r"`(Gaussian\.isotropic\(.*?\))`", guide.text_of("guide"))
     q0 = eval(code, {"Gaussian": Gaussian, "torch": torch, "dim": 3})

@@ -110,9 +110,9 @@ def test_the_best_sample_stays_where_a_stage_has_none():
     control = Control(None, None, None, lambda *_: None)
     sample = ImportanceSample(torch.zeros(4, 1), torch.zeros(4))
     control.report("weighing", sample)
-    control.report("annealing", None)
+    control.report("fitting maps", None)
     assert control.best is sample
-    assert control.stage == "annealing"
+    assert control.stage == "fitting maps"
 
 
 def test_calls_have_at_most_max_points():
