@@ -70,3 +70,16 @@ def test_more_transitions_with_a_pool_and_without():
     says(7, f"to {min(pool_longer):.2f} at best")
     near = [abs(after - before) < 0.025 for after, before in zip(fixed_longer, fixed, strict=True)]
     assert sum(near) == 3
+
+
+@pytest.mark.slow
+def test_the_pool_and_not_the_batch_limits_what_followers_learn():
+    small, middle, large = (row[1:] for row in numbers(programs(page(8))[0][1]))
+    for more, fewer in ((middle, small), (large, middle)):
+        assert 3 < fewer[2] / more[2] < 5
+    assert all(row[2] > 2.5 * row[3] for row in (small, middle, large))
+    assert small[2] > 1.2 * small[1] and large[2] < 1.05 * large[1]
+    wide = changed(8, 0, "leaders_per_step=100", "leaders_per_step=200")
+    for row, other in zip((small, middle, large), wide, strict=True):
+        assert abs(row[2] / other[3] - 1) < 0.15
+    says(8, "each fourfold pool divides KL by about four", "KL hardly changes")
