@@ -59,7 +59,7 @@ class Pooled(Parameters):
         (10, 20, 50), min_length=1, description="d of z; there is a trained model for 10, 20, 50"
     )
     n_images: int = Field(100, ge=2, description="test images, those of section 5")
-    n_images_wide: int = Field(50, ge=1, description="the same at d = 50 and more")
+    n_images_wide: int = Field(50, ge=1, description="the same, at d of 50 and more")
     n_images_long: int = Field(15, ge=1, description="the first of these, which go on longer")
     images_per_chunk: int = Field(4, ge=1, description="computed and stored together")
     image_transitions: Sizes = Field((20, 80, 190, 290), description="rising")
@@ -84,7 +84,7 @@ class Pooled(Parameters):
     floor_fixed_up_to: int = Field(1000, ge=1, description="the most where all build each map")
     floor_mixtures: int = Field(6, ge=2, description="easy mixtures, and runs on the bent one")
     floor_dims: Sizes = Field((1, 2, 5, 10, 20, 50), description="d of the skewed products")
-    answer_transitions: Sizes = Field((100, 300, 1000), description="rising, from p = q0")
+    answer_transitions: Sizes = Field((100, 300, 1000), description="rising, from the answer")
     answer_leaders: Sizes = Field((2000, 10_000), min_length=1, description="|A| there")
     answer_followers: int = Field(1000, ge=20, description="|B| there, and on skewed products")
 
