@@ -22,8 +22,10 @@ ENOUGH = 150
 """Draws that the weighted ones must be worth."""
 NOISE, NOISE_FATAL = 0.03, 1.0
 """Nats of rounding noise that are flagged, and that are too much."""
-FARTHEST_RAY, OCTAVES, RAYS = 40, 8, 12
-"""Rays end 2⁴⁰ deviations away; p̄ is looked at in their last octaves; rays beside the axes."""
+FARTHEST_RAY, OCTAVES, RAYS, COUNTS = 40, 8, 12, 40.0
+"""Rays end 2⁴⁰ deviations away; p̄ is looked at in their last octaves; rays beside the axes. Mass out
+there counts if it is at most so many nats below p̄ at draws: where transforms to constrained
+parameters end at the smallest float, p̄ falls no more, at hundreds of nats below."""
 
 
 def doubts_of(
@@ -151,6 +153,7 @@ def improper(space: Space, u: Tensor, w: Tensor, generator: torch.Generator) -> 
     log_p = space.log_prob(points.flatten(0, 1)).unflatten(0, points.shape[:2])
     mass = log_p + power.unsqueeze(-1) * math.log(2) * octaves
     rising = torch.isfinite(log_p).all(-1) & (mass[:, -1] - mass[:, 0] > -0.1 * OCTAVES)
+    rising &= mass[:, -1] > space.log_prob(u[w.topk(RAYS).indices]).max() - COUNTS
     if not bool(rising.any()):
         return None
     return Doubt(
