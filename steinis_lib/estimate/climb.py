@@ -34,13 +34,14 @@ MANY = 30
 
 @dataclass(frozen=True)
 class Ends:
-    """Where climbs ended: points ``(n, d)``, log p̄, inverse curvatures ``(n, d, d)``, and whether
-    they had converged ``(n,)``."""
+    """Where climbs ended: points ``(n, d)``, log p̄, inverse curvatures ``(n, d, d)``, whether they
+    had converged, and at how many points each had asked for log p̄, ``(n,)``."""
 
     x: Tensor
     log_p: Tensor
     inverse: Tensor
     converged: Tensor
+    asked: Tensor
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def climb(space: Space, x: Tensor, inverse: Tensor | None = None) -> Ends:
         inverse = eye / score.norm(dim=-1).clamp(min=1.0)[:, None, None]
     length = x.new_ones(n)
     active = torch.isfinite(log_p)
-    converged = torch.zeros_like(first)
+    converged, asked = torch.zeros_like(first), torch.ones(n, device=x.device)
     eps = torch.finfo(space.q0.mean.dtype).eps
     for _ in range(STEPS + d):
         gain = torch.einsum("ni,nij,nj->n", score, inverse, score)
@@ -94,6 +95,7 @@ def climb(space: Space, x: Tensor, inverse: Tensor | None = None) -> Ends:
             break
         step = length[i, None] * (inverse[i] @ score[i].unsqueeze(-1)).squeeze(-1)
         new_log_p, new_score = space.log_prob_and_score(x[i] + step)
+        asked[i] += 1
         up = new_log_p > log_p[i] + RISE * length[i] * gain[i] - rounding[i]
         up &= torch.isfinite(new_log_p)
         length[i[~up]] *= SHRINK
@@ -105,7 +107,7 @@ def climb(space: Space, x: Tensor, inverse: Tensor | None = None) -> Ends:
         x[taken] += step[up]
         log_p[taken], score[taken] = new_log_p[up], new_score[up]
         length[taken], first[taken] = 1.0, False
-    return Ends(x, log_p, inverse, converged)
+    return Ends(x, log_p, inverse, converged, asked)
 
 
 def _updated(inverse: Tensor, step: Tensor, fall: Tensor, first: Tensor) -> Tensor:

@@ -23,8 +23,12 @@ from steinis_lib.estimate.warp import Triangular, Warped
 
 EXPLORERS, WIDTHS = (32, 32, 64, 128, 256, 512), (1.0, 3.0)
 """How many climbs start, time after time, from Gaussians so many times as wide as q0."""
+FARTHEST_UP = 1e9
+"""A climb that goes on above this log p̄ has no mode to come to."""
 SURE = 5
 """Climbs for each known mode that must find nothing new, before no more are started."""
+CHEAP, MOST_CHEAP = 2000, 200
+"""Climbs that cost so many points together must find nothing new, or so many climbs."""
 MOST_MODES, MOST_NEW, FALL = 32, 100, 15.0
 """Modes that are fitted at most, at first and later on, and nats of mass below the largest at which
 one is dropped."""
@@ -83,9 +87,20 @@ def good(last: Round, share: float = GOOD) -> bool:
 
 
 def explore(space: Space, generator: torch.Generator, report: Callable[[Round], None]) -> Explored:
-    """Climb, fit and refine, until new climbs find nothing new."""
+    """Climb, fit and refine, until new climbs find nothing new.
+
+    Raises
+    ------
+    FloatingPointError
+        If a climb came beyond `FARTHEST_UP` without an end.
+    """
     like = space.q0.mean.double()
     ends = _climbs(space, EXPLORERS[0], generator)
+    if bool((~ends.converged & (ends.log_p > FARTHEST_UP)).any()):
+        raise FloatingPointError(
+            "log_prob rises without end uphill of q0, so that its integral is infinite; expected a "
+            "density that falls off in all directions: check its sign"
+        )
     found = modes(space, ends, MOST_MODES, FALL)
     q = _first(found, ends.x[torch.isfinite(ends.log_p)])
     flies = space.dim >= FLOW_FROM and len(found.means) < MOST_FLOWN
@@ -100,11 +115,12 @@ def explore(space: Space, generator: torch.Generator, report: Callable[[Round], 
         q, pool, last = refined(space, q, pool, generator, report, n_modes=n_modes)
     missed = 0.0
     counted, quiet = found.n_heavy(COUNTS), 0
+    enough = min(CHEAP / float(ends.asked.mean()), MOST_CHEAP)
     for n in EXPLORERS[1:]:
         new = unexplained(space, _climbs(space, n, generator), q, pool)
         missed = float(new.visits.sum()) / n
         quiet = 0 if len(new.means) else quiet + n
-        if quiet and quiet >= SURE * counted:
+        if quiet and quiet >= max(SURE * counted, enough):
             break
         if quiet:
             continue

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from steinis_lib.core.pareto import pareto_k
+from steinis_lib.estimate.climb import climb
 from steinis_lib.estimate.doubts import Doubt
 from steinis_lib.estimate.explore import Explored
 from steinis_lib.estimate.noise import rounding_noise
@@ -22,9 +23,12 @@ ENOUGH = 150
 """Draws that the weighted ones must be worth."""
 NOISE, NOISE_FATAL = 0.03, 1.0
 """Nats of rounding noise that are flagged, and that are too much."""
+FAR, LOWER, WIDE = 10, 3.0, 2.0
+"""Climbs start 2¹⁰ deviations away, if p is so many times wider than q0; a ridge without an end is
+at most so many nats lower than draws of p."""
 FARTHEST_RAY, OCTAVES, RAYS, COUNTS = 40, 8, 12, 40.0
-"""Rays end 2⁴⁰ deviations away; p̄ is looked at in their last octaves; rays beside the axes. Mass out
-there counts if it is at most so many nats below p̄ at draws: where transforms to constrained
+"""Rays end 2⁴⁰ deviations away; p̄ is looked at in their last octaves; rays beside the axes. Mass
+out there counts if it is at most so many nats below p̄ at draws: where transforms to constrained
 parameters end at the smallest float, p̄ falls no more, at hundreds of nats below."""
 
 
@@ -133,33 +137,49 @@ def noise(space: Space, u: Tensor, w: Tensor, generator: torch.Generator) -> Dou
 
 
 def improper(space: Space, u: Tensor, w: Tensor, generator: torch.Generator) -> Doubt | None:
-    """Doubt that Z is finite, if p̄ falls no faster than 1/r on an axis, or r⁻ᵈ on another ray.
+    """Doubt that Z is finite, if p̄ falls too slowly on a ray, or has a ridge without an end.
 
-    Lines beside an axis are like it, so that their integrals would be infinite, too.
+    Too slowly is as 1/r along an axis, since lines beside it are like it, or as r⁻ᵈ on another ray.
     """
-    d = space.dim
-    mean = w @ u
+    d, mean = space.dim, w @ u
+    spread = (w @ (u - mean).square()).sqrt()
     factor = ((u - mean) * w.unsqueeze(-1).sqrt()).T
     axes, scales, _ = torch.linalg.svd(factor, full_matrices=False)
-    axes, scales = axes[:, :RAYS], scales[:RAYS]
+    lines = torch.cat([(axes * scales)[:, :RAYS].T, torch.diag(spread)[: 2 * RAYS]])
+    lines = torch.cat([lines, -lines])
     random = torch.randn(RAYS, d, generator=generator, dtype=u.dtype, device=u.device)
-    spread = (w @ (u - mean).square()).sqrt()
-    lines = torch.cat([(axes * scales).T, torch.diag(spread)[: 2 * RAYS]])
-    directions = torch.cat([lines, -lines, random * spread / d**0.5])
-    power = torch.ones_like(directions[:, 0])
-    power[2 * len(lines) :] = d
-    octaves = torch.arange(FARTHEST_RAY - OCTAVES, FARTHEST_RAY + 1, device=u.device)
-    points = mean + directions[:, None] * (2.0 ** octaves.to(u))[:, None]
-    log_p = space.log_prob(points.flatten(0, 1)).unflatten(0, points.shape[:2])
-    mass = log_p + power.unsqueeze(-1) * math.log(2) * octaves
-    rising = torch.isfinite(log_p).all(-1) & (mass[:, -1] - mass[:, 0] > -0.1 * OCTAVES)
-    rising &= mass[:, -1] > space.log_prob(u[w.topk(RAYS).indices]).max() - COUNTS
-    if not bool(rising.any()):
+    least = float(space.log_prob(u[w.topk(RAYS).indices]).max()) - COUNTS
+    if not (
+        _falls_slowly(space, mean, lines, 1, least)
+        or _falls_slowly(space, mean, random * spread / d**0.5, d, least)
+        or (float(scales[0]) > WIDE and _goes_on(space, u, w, lines))
+    ):
         return None
     return Doubt(
         "improper",
         "far away the density does not fall off fast enough for a finite integral: log Z is "
-        "infinite, or a number of its starting range; give all parameters proper priors",
+        "infinite, or depends on where the search began; give all parameters proper priors",
         math.inf,
         fatal=True,
     )
+
+
+def _falls_slowly(
+    space: Space, centre: Tensor, directions: Tensor, power: int, least: float
+) -> bool:
+    """Say whether log(r^power p̄) does not fall at the end of some ray, and is above `least`."""
+    octaves = torch.arange(FARTHEST_RAY - OCTAVES, FARTHEST_RAY + 1, device=centre.device)
+    points = centre + directions[:, None] * (2.0 ** octaves.to(centre))[:, None]
+    log_p = space.log_prob(points.flatten(0, 1)).unflatten(0, points.shape[:2])
+    mass = log_p + power * math.log(2) * octaves
+    rising = torch.isfinite(log_p).all(-1) & (mass[:, -1] - mass[:, 0] > -0.1 * OCTAVES)
+    return bool((rising & (mass[:, -1] > least)).any())
+
+
+def _goes_on(space: Space, u: Tensor, w: Tensor, directions: Tensor) -> bool:
+    """Say whether climbs from far away stay far away, and nearly as high as draws of p."""
+    centre = w @ u
+    ends = climb(space, centre + 2.0**FAR * directions)
+    far = (ends.x - centre).norm(dim=-1) > 2.0 ** (FAR - 3) * directions.norm(dim=-1)
+    high = ends.log_p > w @ space.log_prob(u).clamp(min=-1e300) - LOWER
+    return bool((far & high).any())

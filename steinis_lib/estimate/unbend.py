@@ -9,7 +9,7 @@ import torch
 
 from steinis_lib.estimate.explore import TAIL, Explored, good, refined
 from steinis_lib.estimate.pool import Round
-from steinis_lib.estimate.refine import heavy, usable
+from steinis_lib.estimate.refine import FEWEST, heavy, usable
 from steinis_lib.estimate.space import Space
 from steinis_lib.estimate.student import StudentMixture
 from steinis_lib.estimate.warp import Warped, fitted
@@ -34,7 +34,10 @@ def unbent(
         pool.u.new_tensor([32.0, 4.0]),
     )
     for i in range(TRIES):
-        warp = fitted(*heavy(pool.u, usable(pool.log_w, 20.0 + 4 * d)))
+        u, w = heavy(pool.u, usable(pool.log_w, 20.0 + 4 * d))
+        if len(u) < FEWEST:
+            break
+        warp = fitted(u, w)
         q, pool, last = refined(
             space, round_ones, pool, generator, report, rounds=ROUNDS, warp=warp, more=GROWTH**i
         )
