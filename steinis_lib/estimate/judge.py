@@ -26,8 +26,10 @@ NOISE, NOISE_FATAL = 0.03, 1.0
 FAR, LOWER, WIDE = 10, 3.0, 2.0
 """Climbs start 2¹⁰ deviations away, if p is so many times wider than q0; a ridge without an end is
 at most so many nats lower than draws of p."""
-FARTHEST_RAY, OCTAVES, RAYS = 40, 8, 12
-"""Rays end 2⁴⁰ deviations away; p̄ is looked at in their last octaves; rays beside the axes."""
+FARTHEST_RAY, OCTAVES, RAYS, COUNTS = 40, 8, 12, 40.0
+"""Rays end 2⁴⁰ deviations away; p̄ is looked at in their last octaves; rays beside the axes. Mass
+out there counts if it is at most so many nats below p̄ at draws: where transforms to constrained
+parameters end at the smallest float, p̄ falls no more, at hundreds of nats below."""
 
 
 def doubts_of(
@@ -146,9 +148,10 @@ def improper(space: Space, u: Tensor, w: Tensor, generator: torch.Generator) -> 
     lines = torch.cat([(axes * scales)[:, :RAYS].T, torch.diag(spread)[: 2 * RAYS]])
     lines = torch.cat([lines, -lines])
     random = torch.randn(RAYS, d, generator=generator, dtype=u.dtype, device=u.device)
+    least = float(space.log_prob(u[w.topk(RAYS).indices]).max()) - COUNTS
     if not (
-        _falls_slowly(space, mean, lines, 1)
-        or _falls_slowly(space, mean, random * spread / d**0.5, d)
+        _falls_slowly(space, mean, lines, 1, least)
+        or _falls_slowly(space, mean, random * spread / d**0.5, d, least)
         or (float(scales[0]) > WIDE and _goes_on(space, u, w, lines))
     ):
         return None
@@ -161,13 +164,16 @@ def improper(space: Space, u: Tensor, w: Tensor, generator: torch.Generator) -> 
     )
 
 
-def _falls_slowly(space: Space, centre: Tensor, directions: Tensor, power: int) -> bool:
-    """Say whether r^power p̄ does not fall at the end of some ray."""
+def _falls_slowly(
+    space: Space, centre: Tensor, directions: Tensor, power: int, least: float
+) -> bool:
+    """Say whether log(r^power p̄) does not fall at the end of some ray, and is above `least`."""
     octaves = torch.arange(FARTHEST_RAY - OCTAVES, FARTHEST_RAY + 1, device=centre.device)
     points = centre + directions[:, None] * (2.0 ** octaves.to(centre))[:, None]
     log_p = space.log_prob(points.flatten(0, 1)).unflatten(0, points.shape[:2])
-    rise = log_p[:, -1] - log_p[:, 0] + power * math.log(2) * OCTAVES
-    return bool((torch.isfinite(log_p).all(-1) & (rise > -0.1 * OCTAVES)).any())
+    mass = log_p + power * math.log(2) * octaves
+    rising = torch.isfinite(log_p).all(-1) & (mass[:, -1] - mass[:, 0] > -0.1 * OCTAVES)
+    return bool((rising & (mass[:, -1] > least)).any())
 
 
 def _goes_on(space: Space, u: Tensor, w: Tensor, directions: Tensor) -> bool:

@@ -93,6 +93,7 @@ def test_infinite_integrals_are_recognised(looked, function):
         lambda x: -x.square().log1p().sum(-1),  # independent Cauchy: as 1/r² along an axis
         lambda x: -1.5 * x.square().sum(-1).log1p(),  # a bivariate Cauchy, as 1/r³
         lambda x: torch.where(x.abs().amax(-1) < 5, 0.0, -torch.inf) + 0 * x.sum(-1),
+        lambda x: (-0.5 * x.square().sum(-1)).clamp(min=-300.0),  # as transforms do
     ],
 )
 def test_finite_ones_are_not(looked, function):
