@@ -149,11 +149,15 @@ def improper(space: Space, u: Tensor, w: Tensor, generator: torch.Generator) -> 
     lines = torch.cat([lines, -lines])
     random = torch.randn(RAYS, d, generator=generator, dtype=u.dtype, device=u.device)
     least = float(space.log_prob(u[w.topk(RAYS).indices]).max()) - COUNTS
-    if not (
-        _falls_slowly(space, mean, lines, 1, least)
-        or _falls_slowly(space, mean, random * spread / d**0.5, d, least)
-        or (float(scales[0]) > WIDE and _goes_on(space, u, w, lines))
-    ):
+    try:
+        found = (
+            _falls_slowly(space, mean, lines, 1, least)
+            or _falls_slowly(space, mean, random * spread / d**0.5, d, least)
+            or (float(scales[0]) > WIDE and _goes_on(space, u, w, lines))
+        )
+    except FloatingPointError:  # an overflow so far away says nothing about the mass
+        return None
+    if not found:
         return None
     return Doubt(
         "improper",

@@ -100,6 +100,17 @@ def test_finite_ones_are_not(looked, function):
     assert looked(function) is None
 
 
+def test_an_overflow_far_away_is_forgiven(looked):
+    """As `Problem` raises it where log_prob is +inf."""
+
+    def overflowing(x):
+        if bool((x.abs() > 1e6).any()):
+            raise FloatingPointError
+        return -0.5 * x.square().sum(-1)
+
+    assert looked(overflowing) is None
+
+
 def test_no_weight_at_all_is_fatal(generator):
     nothing = run(torch.full((10,), -torch.inf, dtype=D))
     (doubt,) = judge.doubts_of(None, None, [nothing, nothing], generator)
