@@ -40,11 +40,12 @@ LOOKED_AT = (*range(9), *range(20, 26))
 WITHOUT: dict[str, Callable[..., PooledSteinIS]] = {
     "nothing": PooledSteinIS,
     "affine": partial(PooledSteinIS, affine=False),
-    "whitening": NotWhitened,
+    "whitening": partial(NotWhitened, affine=False),
     "width": PrintedBandwidth,
     "pool": PooledSteinIS,
 }
-"""The ablations on images; without a pool there are no more leaders than build a map."""
+"""The ablations on images. Without whitening there is no affine part either, and without a pool
+there are no more leaders than build a map."""
 ABLATED_AT = 20
 """The latent dimension of the ablations."""
 FEW = 100

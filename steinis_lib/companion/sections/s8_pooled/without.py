@@ -15,14 +15,19 @@ from steinis_lib.stein.kernels import RBF, median_bandwidth
 
 
 class NotWhitened(PooledSteinIS):
-    """Coordinates that are moved and scaled as a whole, not whitened."""
+    """Coordinates that are moved and scaled as a whole, not whitened.
+
+    The affine part is that of whitened coordinates, so that this takes ``affine=False``.
+    """
 
     def _coordinates(self, leaders: Tensor) -> Whitened:
-        found = super()._coordinates(leaders)
-        assert found.scale_tril is not None
-        scale = found.scale_tril.square().sum((-2, -1)).div(self.target.dim).sqrt()
+        variance = leaders.var(-2).mean(-1)[..., None, None]
         eye = torch.eye(self.target.dim, dtype=leaders.dtype, device=leaders.device)
-        return replace(found, scale_tril=scale[..., None, None] * eye)
+        return Whitened(
+            RBF(bandwidth=1.0),
+            mean=leaders.mean(-2, keepdim=True),
+            scale_tril=variance.sqrt() * eye,
+        )
 
 
 class PrintedBandwidth(PooledSteinIS):
