@@ -40,9 +40,9 @@ class Evidence:
     n_evaluations
         The number of particles at which the density was evaluated, with or without a gradient.
     n_invalid
-        At how many of them log_prob was "nan", raised an "exception", or was "-inf", and at how
-        many its "gradient" was not finite where the value was. Kinds that did not occur are left
-        out.
+        At how many of them log_prob was "nan", raised an "exception", or was "-inf" or "+inf", and
+        at how many its "gradient" was not finite where the value was. Kinds that did not occur are
+        left out.
     parameters
         The parameters that were named, if any.
     """

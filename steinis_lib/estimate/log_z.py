@@ -49,8 +49,8 @@ def estimate_log_z(
     fresh draws of it are weighed; `find` has the steps. Easy densities need some ten thousand
     evaluations, with or without a gradient, hard ones some hundred thousand.
 
-    A density is taken to be zero where log_prob is -inf or NaN, or raises an exception; such points
-    are counted, and NaN and exceptions are doubts if they come near the mass.
+    A density is taken to be zero where log_prob is ±inf or NaN, or raises an exception; such points
+    are counted, and NaN, +inf and exceptions are doubts if they come near the mass.
 
     The same arguments give the same result on one machine. With another number of threads, sums are
     rounded differently: log Z agrees to 1e-6, unless that tips a decision of the search; then it
@@ -102,7 +102,7 @@ def estimate_log_z(
         If an argument is wrong, or log_prob is no function that gives one number for each point;
         the message says what to write instead.
     FloatingPointError
-        If log_prob has no finite value where q0 is, is +inf somewhere, or rises without end.
+        If log_prob has no finite value where q0 is, is +inf there, or rises without end.
     BudgetSpent
         If a budget is spent before there is any answer.
     """
@@ -133,6 +133,7 @@ def _answer(
     """Look at log_prob, search and weigh, as far as budgets go, and collect what was found."""
     try:
         probe(problem, q0, stated)
+        problem.refuses_infinite = False
         found = find(problem, q0, n_samples, generator, control.report)
         sample = _both(found)
         control.finish(sample)

@@ -1,7 +1,8 @@
 """log_prob as `find` sees it: counted, in batches, and zero where it has no value.
 
 A density is taken to be zero where log_prob is NaN or raises an exception, as it is where log_prob
-is -inf. `Problem.n_invalid` counts such points, and `cut_doubt` looks whether they touch the mass.
+is -inf; and where it is +inf, by an overflow that a climb met. `Problem.n_invalid` counts such
+points, and `cut_doubt` looks whether they touch the mass.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class Problem:
     ) -> None:
         self.function, self.anchor, self.spend = function, anchor, spend
         self.max_points = max_points
+        self.refuses_infinite = True  # as long as points are draws of q0
         self.n_invalid: Counter[str] = Counter()
         self.last_error: Exception | None = None
 
@@ -62,7 +64,7 @@ class Problem:
         Raises
         ------
         FloatingPointError
-            If it is +inf, naming the point.
+            If it is +inf and `refuses_infinite`, naming the point.
         LogProbError
             If log_prob does not return ``(n,)`` numbers.
         """
@@ -77,8 +79,9 @@ class Problem:
         return self._everywhere(x.detach(), scored=True)
 
     def is_invalid(self, x: Tensor) -> Tensor:
-        """Say at which points ``(n, d)`` log_prob is NaN or raises an exception, ``(n,)``."""
-        return self.raw(x, scored=False)[0].isnan()
+        """Say at which points ``(n, d)`` log_prob is NaN, +inf or raises an exception."""
+        value = self.raw(x, scored=False)[0]
+        return value.isnan() | (value == math.inf)
 
     def parts(self, x: Tensor) -> Iterable[Tensor]:
         """Return points ``(n, d)`` in parts for one call each."""
@@ -103,7 +106,9 @@ class Problem:
         self, x: Tensor, value: Tensor, score: Tensor, inside: Tensor, raised: int
     ) -> tuple[Tensor, Tensor]:
         """Return values and scores where p̄ is zero if they are not finite, and count those."""
-        self._refuse_infinite(value, x)
+        if self.refuses_infinite:
+            self._refuse_infinite(value, x)
+        self.n_invalid["+inf"] += int((value == math.inf).sum())
         self.n_invalid["nan"] += int(value.isnan().sum()) - raised
         self.n_invalid["-inf"] += int((value == -math.inf).sum())
         known = inside & torch.isfinite(value)
@@ -191,7 +196,7 @@ def cut_doubt(
     standard deviations from its mean, log Z loses 2.4, 1.1 or 0.5 times the share of them that
     falls beyond the cut; twice that share is what is reported.
     """
-    if not problem.n_invalid["nan"] + problem.n_invalid["exception"]:
+    if not any(problem.n_invalid[kind] for kind in ("nan", "+inf", "exception")):
         return ()
     before = problem.n_invalid.copy()  # what is asked here is not counted as invalid
     moved = _jittered(sample, generator)
@@ -201,6 +206,7 @@ def cut_doubt(
         return ()
     damage = -math.log1p(-min(2 * share, 0.99))
     kinds = [f"NaN at {before['nan']} points"] * (before["nan"] > before["exception"])
+    kinds += [f"+inf at {before['+inf']} points"] * (before["+inf"] > 0)
     if before["exception"]:
         kinds.append(f"an exception at {before['exception']} ({_words(problem.last_error)})")
     message = (

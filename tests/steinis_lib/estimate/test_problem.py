@@ -101,6 +101,9 @@ def test_an_infinite_density_is_refused_with_the_point():
     target, _ = problem(lambda x: normal(x) + torch.where(x[:, 0] > 2, torch.inf, 0.0))
     with pytest.raises(FloatingPointError, match=r"\+inf at the point \[3.0, 1.0\] \(1 of 2"):
         target.log_prob(points(0.0, 3.0))
+    target.refuses_infinite = False
+    assert target.log_prob(points(3.0, 0.0)).tolist()[0] == -math.inf
+    assert target.n_invalid["+inf"] == 1
 
 
 def test_calls_have_at_most_so_many_points():
