@@ -27,7 +27,7 @@ FARTHEST_UP = 1e9
 """A climb that goes on above this log p̄ has no mode to come to."""
 SURE = 5
 """Climbs for each known mode that must find nothing new, before no more are started."""
-CHEAP, MOST_CHEAP = 2000, 200
+CHEAP, MOST_CHEAP = 4000, 900
 """Climbs that cost so many points together must find nothing new, or so many climbs."""
 MOST_MODES, MOST_NEW, FALL = 32, 100, 15.0
 """Modes that are fitted at most, at first and later on, and nats of mass below the largest at which

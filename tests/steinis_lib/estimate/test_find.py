@@ -59,7 +59,7 @@ def test_a_spike_and_the_broad_part_around_it_are_both_found(share):
 @pytest.mark.parametrize(
     ("dim", "parts", "scale"),
     [
-        (5, [(0.5, -2.0, 0.1), (0.5, 2.0, 1.0)], 3.0),  # two widths
+        (5, [(0.5, -2.0, 0.3), (0.5, 2.0, 1.0)], 3.0),  # two widths
         (1, [(0.5, 0.0, 1.0), (0.5, 8.0, 1.0)], 1.0),  # eight deviations beyond q0
     ],
 )
