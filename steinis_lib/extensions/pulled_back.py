@@ -19,6 +19,9 @@ from steinis_lib.stein.inverse import NotInvertibleError
 from steinis_lib.stein.maps import StepMap
 from steinis_lib.targets.base import Target
 
+NUMBERS = 2**24
+"""The most numbers of Jacobians of all maps at a time: 128 MB in 64 bits."""
+
 
 @dataclass(frozen=True)
 class PulledBack:
@@ -28,8 +31,8 @@ class PulledBack:
     alone, so weights are valid for new draws from q_0 and for the followers, but not for leaders.
 
     A score costs K evaluations of φ and ∇φ with |A| leaders each, forward and backward by autograd,
-    and one score of the target. Memory is that of all K maps at once: K n (d² + |A|) numbers for
-    n particles, up to a small factor.
+    and one score of the target. Memory is that of all K maps at once, K (d² + |A|) numbers for a
+    particle, up to a small factor. So particles are taken in pieces, of `NUMBERS` numbers each.
 
     Parameters
     ----------
@@ -90,8 +93,16 @@ class PulledBack:
         ValueError
             If the target has batch axes that neither z nor a map has.
         """
+        z = self._expand(z)
+        each = max(1, z[..., 0, 0].numel() * len(self.maps) * self.dim**2)
+        parts = [self._both(part) for part in z.split(max(1, NUMBERS // each), -2)]
+        log_p, score = zip(*parts, strict=True)
+        return torch.cat(log_p, -1), torch.cat(score, -2)
+
+    def _both(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """Return both for some of the particles, with the batch axes of all."""
         with torch.enable_grad():
-            z = self._expand(z).detach().requires_grad_(True)
+            z = z.detach().requires_grad_(True)
             x, log_abs_det = self._push(z)
             log_p, score = self.target.log_prob_and_score(x.detach())
             if score.shape != z.shape:
