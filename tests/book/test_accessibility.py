@@ -133,7 +133,7 @@ def test_claims_can_be_filtered_by_keyboard_and_the_count_is_announced(
     left = page.locator(".claims-table tbody tr:visible")
     assert 0 < left.count() < n
     assert status.inner_text() == f"{left.count()} of {n} claims are shown."
-    chips = page.locator(".claims-table tbody tr:visible .verdict").all_inner_texts()
+    chips = [row.locator(".verdict").first.inner_text() for row in left.all()]
     assert set(chips) == {"not reproduced"}
     page.locator(".claims-filter button[value='Section 4']").click()
     assert page.locator(".claims-table:visible").count() == 1

@@ -287,7 +287,7 @@ MUTANTS = (
     ),
     Mutant(
         "the sign of the kernels' ratio", AIS,
-        "baselines/ais.py", "(xi.square() - xi_back.square())", "(xi_back.square() - xi.square())",
+        "baselines/hamiltonian.py", "0.5 * torch.addcmul(", "-0.5 * torch.addcmul(",
     ),
     Mutant(
         "another schedule", AIS,
@@ -298,23 +298,22 @@ MUTANTS = (
     Mutant(
         "weights that count earlier transitions again", AIS,
         "baselines/ais.py",
-        "(beta - before) * (state.log_p - state.log_q0)", "beta * (state.log_p - state.log_q0)",
+        "state.log_p - state.log_q0, alpha=beta - before", "state.log_p - state.log_q0, alpha=beta",
     ),
     Mutant(
         "the sign of the kinetic energy", HAIS,
         "baselines/hamiltonian.py",
-        "log_a + 0.5 * (v.square() - v_end.square())",
-        "log_a - 0.5 * (v.square() - v_end.square())",
+        "0.5 * torch.addcmul(", "-0.5 * torch.addcmul(",
     ),
     Mutant(
         "whole kicks for half ones", HAIS,
-        "baselines/hamiltonian.py", "half, x, score = 0.5 * e,", "half, x, score = e,",
+        "baselines/hamiltonian.py", "half, x = 0.5 * e,", "half, x = e,",
     ),
     Mutant(
         "a partial refresh without roots", HAIS_PARTIAL,
         "baselines/hais.py",
-        "math.sqrt(1 - self.refresh) * state.velocities + math.sqrt(self.refresh) * xi",
-        "(1 - self.refresh) * state.velocities + self.refresh * xi",
+        "kept = math.sqrt(1 - self.refresh) * state.velocities",
+        "kept = (1 - self.refresh) * state.velocities",
     ),
     Mutant(
         "velocities that a rejection leaves alone", HAIS_PARTIAL,

@@ -119,7 +119,7 @@ CASES = {
     ),
     "PooledSteinIS": Case(
         PooledSteinIS,
-        {"n_leaders": 2000, "n_followers": 1000},
+        {"n_leaders": 10_000, "n_followers": 1000},
         {"n_leaders": 9, "n_followers": 7, "leaders_per_step": 5},
         "importance_sample",
     ),
